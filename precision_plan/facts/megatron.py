@@ -1,0 +1,85 @@
+"""Megatron-LM command-line flags, version by version."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any
+
+from precision_plan.facts._load import table
+from precision_plan.facts.versions import VersionRange, version
+
+DEFAULT_VERSION = "0.16.1"
+"""The version whose flags are emitted when ``software.megatron_core`` is not declared."""
+
+
+@dataclass(frozen=True, slots=True)
+class MegatronFlag:
+    """One argument of Megatron's parser.
+
+    ``flags`` are its spellings, ``dest`` its name in the parsed namespace, ``field`` the plan
+    field that holds it, ``feeds`` the dataclass fields (``Class.field``) that it ends in.
+    ``action`` is argparse's: ``store``, ``store_true`` or ``store_false``.
+    """
+
+    flags: tuple[str, ...]
+    dest: str
+    field: str
+    action: str
+    default: Any
+    versions: VersionRange
+    feeds: tuple[str, ...]
+    source: str
+    type: str | None = None
+    choices: tuple[str, ...] | None = None
+    nargs: str | int | None = None
+    group: str | None = None
+    note: str | None = None
+    changes: tuple[tuple[str, Mapping[str, Any]], ...] = ()
+
+    def at(self, megatron_core: str) -> MegatronFlag:
+        """The flag as it stands at one version (choices, default, dest and nargs change)."""
+        form = self
+        for since, delta in self.changes:
+            if version(megatron_core) >= version(since):
+                form = replace(form, **delta)
+        return form
+
+
+def _flag(row: Mapping[str, Any]) -> MegatronFlag:
+    row = dict(row)
+    row["versions"] = VersionRange(row.pop("since"), row.pop("until", None))
+    changes = []
+    for change in row.pop("changes", ()):
+        delta = {key: value for key, value in change.items() if key != "since"}
+        if delta.get("choices") is not None:
+            delta["choices"] = tuple(delta["choices"])
+        changes.append((change["since"], MappingProxyType(delta)))
+    for key in ("flags", "feeds"):
+        row[key] = tuple(row[key])
+    if row.get("choices") is not None:
+        row["choices"] = tuple(row["choices"])
+    return MegatronFlag(changes=tuple(changes), **row)
+
+
+@lru_cache(maxsize=1)
+def megatron_flags() -> tuple[MegatronFlag, ...]:
+    """Every flag known to the catalogue, in catalogue order."""
+    return tuple(_flag(row) for row in table("megatron_flags"))
+
+
+@lru_cache(maxsize=32)
+def flags_at(megatron_core: str) -> Mapping[str, MegatronFlag]:
+    """The flags that exist at one version, by dest."""
+    present = (
+        flag.at(megatron_core) for flag in megatron_flags() if megatron_core in flag.versions
+    )
+    return MappingProxyType({flag.dest: flag for flag in present})
+
+
+@lru_cache(maxsize=1)
+def flags_by_field() -> Mapping[str, MegatronFlag]:
+    """The flag behind each plan field; the newest one where a flag was renamed."""
+    return MappingProxyType({flag.field: flag for flag in megatron_flags()})

@@ -1,0 +1,102 @@
+"""PP0xx: findings about the recipe as a text, before there is a plan that rules could read.
+
+They have no check function: ``compose`` reports them while it reads. ``broken`` ones mean that
+the input could not be read at all (exit code 2); the others are ordinary findings.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from precision_plan.plan.diagnostic import Because, Diagnostic, Fix, Severity
+from precision_plan.plan.origin import UNKNOWN, Origin
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """One PP0xx finding: identity, severity and its page."""
+
+    id: str
+    slug: str
+    severity: Severity
+    broken: bool
+    summary: str
+    why: str
+
+
+_CODES = (
+    Code("PP001", "broken-yaml", "error", True, "The file is not YAML",
+         "Nothing can be said about a file that does not parse; the position is the parser's."),
+    Code("PP002", "unknown-key", "error", False, "The plan has no such key",
+         "A misspelt key would otherwise be ignored and something else be trained. The closest "
+         "known keys are offered."),
+    Code("PP003", "invalid-value", "error", False, "The key does not take this value",
+         "Values are spelt as Megatron, Transformer Engine or vLLM spell them."),
+    Code("PP004", "wrong-type", "error", False, "The value has the wrong type",
+         "Values are not coerced: the text 'yes' is not the boolean true."),
+    Code("PP005", "not-a-mapping", "error", True, "A list or scalar stands where a mapping belongs",
+         "A recipe is a mapping of sections, and a section is a mapping of keys."),
+    Code("PP006", "missing-choice", "error", True, "A group or choice does not exist",
+         "The defaults list or an override names a file that is in no search path."),
+    Code("PP007", "cyclic-defaults", "error", True, "Defaults lists include each other",
+         "A file that includes itself has no composition."),
+    Code("PP008", "duplicate-key", "error", True, "A key is written twice in one mapping",
+         "YAML readers keep one of the two in silence."),
+    Code("PP009", "override-syntax", "error", True, "An override cannot be read",
+         "Overrides follow Hydra's grammar: key=value, +key=value, ~key."),
+    Code("PP010", "unreadable-file", "error", True, "The file cannot be read",
+         "It is missing, not a regular file, not text in UTF-8, or not permitted."),
+    Code("PP011", "empty-file", "error", True, "The file holds nothing",
+         "An empty recipe would compose to the defaults, which is hardly what was meant."),
+    Code("PP012", "oversized-value", "error", True, "A value or file is larger than any recipe",
+         "A file over the limit is data or an accident, and is not parsed."),
+    Code("PP013", "recipe-without-title", "warning", False, "A recipe lacks title, source or maturity",
+         "Whoever launches a recipe must see where it comes from and how far it is proven."),
+    Code("PP014", "unresolved-interpolation", "error", True, "An interpolation has no value",
+         "${...} names a key that no layer sets, or a resolver that recipes may not call."),
+    Code("PP015", "refused-construct", "error", True, "The recipe asks for code to be run",
+         "Recipes are data: _target_ and YAML tags that construct objects are refused."),
+    Code("PP020", "suppression-without-reason", "error", False, "A suppression gives no reason",
+         "Whoever reads the comment later must know why the finding does not matter."),
+    Code("PP021", "unused-suppression", "warning", False, "A suppression silences nothing",
+         "It would hide the next, different finding on that line."),
+)  # fmt: skip
+
+CODES: Mapping[str, Code] = MappingProxyType({code.id: code for code in _CODES})
+
+
+def compose_diagnostic(
+    id: str,
+    message: str,
+    origin: Origin = UNKNOWN,
+    *,
+    field: str | None = None,
+    because: tuple[Because, ...] = (),
+    fix: tuple[Fix, ...] = (),
+    **changes: Any,
+) -> Diagnostic:
+    """A PP0xx diagnostic with the identity and severity of its code."""
+    code = CODES[id]
+    return Diagnostic(
+        id=code.id,
+        slug=code.slug,
+        severity=code.severity,
+        message=message,
+        field=field,
+        origin=origin,
+        because=because,
+        fix=fix,
+        stage="compose",
+        **changes,
+    )
+
+
+def is_broken_input(diagnostic: Diagnostic) -> bool:
+    """True if the diagnostic says that the input could not be read (exit code 2)."""
+    code = CODES.get(diagnostic.id)
+    return code is not None and code.broken

@@ -1,0 +1,60 @@
+"""The result of compiling one recipe: what every renderer and every verb starts from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from precision_plan.plan.codes import is_broken_input
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from precision_plan.plan.diagnostic import Diagnostic
+    from precision_plan.plan.lowering import Lowering
+    from precision_plan.plan.precision_plan import PrecisionPlan
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """A compiled recipe.
+
+    ``lowering`` is ``None`` if the input was broken; it is there when rules found errors, so that
+    a person can see what would have been launched. ``unchecked`` maps the rules that could not
+    speak to what is not known; ``seconds`` is the wall time spent.
+    """
+
+    name: str
+    plan: PrecisionPlan
+    diagnostics: tuple[Diagnostic, ...]
+    lowering: Lowering | None
+    fingerprint: str
+    rules_checked: int
+    unchecked: Mapping[str, tuple[str, ...]]
+    seconds: float
+
+    @property
+    def exit_code(self) -> int:
+        """0 clean, 1 errors found, 2 broken input."""
+        return exit_code(self.diagnostics)
+
+
+@dataclass(frozen=True, slots=True)
+class LintReport:
+    """The findings over any number of files."""
+
+    diagnostics: tuple[Diagnostic, ...]
+    files: tuple[str, ...]
+    rules_checked: int
+    unchecked: Mapping[str, tuple[str, ...]]
+    seconds: float
+
+
+def exit_code(diagnostics: tuple[Diagnostic, ...], fail_on: str = "error") -> int:
+    """Exit code of a list of findings; ``fail_on`` is ``error``, ``warning`` or ``advice``."""
+    if any(is_broken_input(found) for found in diagnostics):
+        return 2
+    failing = {"error": ("error",), "warning": ("error", "warning")}.get(
+        fail_on, ("error", "warning", "advice")
+    )
+    return int(any(found.severity in failing for found in diagnostics))

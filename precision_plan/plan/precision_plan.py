@@ -1,0 +1,117 @@
+"""The typed plan: what a recipe means, independent of who wrote it where."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pydantic import Field
+
+from precision_plan.plan.base import Section
+from precision_plan.plan.origin import UNKNOWN, Origin
+from precision_plan.plan.sections import Hardware, Model, Parallel, RecipeInfo, Software
+from precision_plan.plan.serving import Checkpoint, Env, Inference, Launch, Rollout, WeightSync
+from precision_plan.plan.training import OptimizerSection, Qat, Training
+
+SCHEMA_VERSION = "1"
+"""Version of the plan's JSON; raised when a field is renamed or changes its meaning."""
+
+
+class PrecisionPlan(Section):
+    """Every precision decision of one run, frozen.
+
+    A field that no layer set is ``None`` (*not set*); ``origins`` keeps, for each field that is
+    set, the file, line, column and layer that set it.
+    """
+
+    recipe: RecipeInfo = RecipeInfo()
+    model: Model = Model()
+    hardware: Hardware = Hardware()
+    software: Software = Software()
+    parallel: Parallel = Parallel()
+    training: Training = Training()
+    optimizer: OptimizerSection = OptimizerSection()
+    qat: Qat = Qat()
+    rollout: Rollout = Rollout()
+    inference: Inference = Inference()
+    checkpoint: Checkpoint = Checkpoint()
+    weight_sync: WeightSync = WeightSync()
+    env: Env = Env()
+    launch: Launch = Launch()
+    origins: Mapping[str, Origin] = Field(default_factory=dict, repr=False)
+
+    def get(self, field: str) -> Any:
+        """Value of ``section.name`` (or a deeper dotted path); ``None`` if it is not set.
+
+        Raises:
+            KeyError: if the plan has no such field.
+        """
+        node: Any = self
+        for part in field.split("."):
+            if node is None:
+                return None
+            if isinstance(node, Section):
+                if part not in type(node).model_fields:
+                    raise KeyError(field)
+                node = getattr(node, part)
+            elif isinstance(node, Mapping):
+                node = node.get(part)
+            else:
+                raise KeyError(field)
+        return node
+
+    def origin(self, field: str) -> Origin:
+        """Position of ``field``, or of the closest enclosing key that has one."""
+        while field:
+            found = self.origins.get(field)
+            if found is not None:
+                return found
+            field = field.rpartition(".")[0]
+        return UNKNOWN
+
+    def set_fields(self) -> Iterator[tuple[str, Any]]:
+        """Yield ``(dotted field, value)`` of every leaf that is set, in declaration order."""
+        for name, section in self.__dict__.items():
+            if isinstance(section, Section):
+                yield from _leaves(name, section)
+
+    def settings(self) -> dict[str, Any]:
+        """The plan as plain JSON data: set fields only, without ``origins``."""
+        return {
+            name: section
+            for name, section in self.model_dump(
+                mode="json", exclude={"origins"}, exclude_none=True
+            ).items()
+            if section
+        }
+
+    def fingerprint(self) -> str:
+        """SHA-256 over the settings in canonical form; the recipe's title does not count.
+
+        Equal plans give equal text on every machine and for every order of keys.
+        """
+        settings = self.settings()
+        settings.pop("recipe", None)
+        text = json.dumps(
+            {"schema_version": SCHEMA_VERSION, "plan": settings},
+            sort_keys=True,
+            separators=(",", ":"),
+            ensure_ascii=True,
+        )
+        return hashlib.sha256(text.encode("ascii")).hexdigest()
+
+
+def _leaves(prefix: str, section: Section) -> Iterator[tuple[str, Any]]:
+    for name, value in section.set_items():
+        if isinstance(value, Section):
+            yield from _leaves(f"{prefix}.{name}", value)
+        else:
+            yield f"{prefix}.{name}", value
+
+
+SECTIONS: tuple[str, ...] = tuple(
+    name for name in PrecisionPlan.model_fields if name not in {"recipe", "origins"}
+)
+"""Names of the sections that a recipe may set, besides ``recipe`` itself."""

@@ -1,0 +1,1 @@
+"""Rules: a plan in, diagnostics out. Pure."""

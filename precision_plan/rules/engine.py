@@ -1,0 +1,115 @@
+"""Runs the rules over a plan and turns findings into diagnostics with positions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from precision_plan.plan import Because, Diagnostic, PrecisionPlan
+from precision_plan.rules.base import Context, Finding, Found, Rule
+from precision_plan.rules.profiles import Profile, severity_under
+from precision_plan.rules.registry import rules
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The findings, how many rules ran, and those that could not (id -> what is unknown)."""
+
+    diagnostics: tuple[Diagnostic, ...]
+    checked: int
+    unchecked: dict[str, tuple[str, ...]]
+
+
+def check(
+    plan: PrecisionPlan, profile: Profile = "ci", invalid: frozenset[str] = frozenset()
+) -> Report:
+    """Run every rule in scope over ``plan``.
+
+    ``invalid`` names plan fields whose value was refused by the schema: a finding that rests on
+    one of them is dropped, because the value it speaks of was never read.
+    """
+    context = Context(plan)
+    applicable, unchecked = _selection(context)
+    diagnostics: list[Diagnostic] = []
+    for rule in applicable:
+        severity = severity_under(profile, rule)
+        if severity is None:
+            continue
+        for finding in _findings(rule.check(context)):
+            if invalid and _rests_on(finding, invalid):
+                continue
+            diagnostics.append(_diagnostic(rule, severity, finding, plan))
+    diagnostics.sort(key=Diagnostic.sort_key)
+    return Report(tuple(diagnostics), len(applicable), dict(unchecked))
+
+
+def _selection(
+    context: Context,
+) -> tuple[tuple[Rule, ...], tuple[tuple[str, tuple[str, ...]], ...]]:
+    target = context.target
+    gpu_known = target.compute_capability is not None or target.platform == "rocm"
+    return _select(target.framework, target.versions, gpu_known)
+
+
+@lru_cache(maxsize=512)
+def _select(
+    framework: str | None, versions: tuple[tuple[str, str], ...], gpu_known: bool
+) -> tuple[tuple[Rule, ...], tuple[tuple[str, tuple[str, ...]], ...]]:
+    """Rules in scope of a target, and those that cannot speak with what they lack."""
+    known = dict(versions)
+    applicable: list[Rule] = []
+    unchecked: list[tuple[str, tuple[str, ...]]] = []
+    for rule in rules().values():
+        scope = rule.scope
+        if scope.frameworks and framework is not None and framework not in scope.frameworks:
+            continue
+        if any(name in known and known[name] not in span for name, span in scope.versions.items()):
+            continue
+        missing = tuple(
+            need for need in scope.needs if not (gpu_known if need == "gpu" else need in known)
+        )
+        missing += tuple(
+            name
+            for name, span in scope.versions.items()
+            if name not in known and not span.is_open and name not in missing
+        )
+        if scope.frameworks and framework is None:
+            missing += ("framework",)
+        if missing:
+            unchecked.append((rule.id, missing))
+        else:
+            applicable.append(rule)
+    return tuple(applicable), tuple(unchecked)
+
+
+def _findings(found: Found) -> Iterable[Finding]:
+    if found is None:
+        return ()
+    return (found,) if isinstance(found, Finding) else found
+
+
+def _rests_on(finding: Finding, invalid: frozenset[str]) -> bool:
+    return finding.field in invalid or any(premise.field in invalid for premise in finding.because)
+
+
+def _diagnostic(rule: Rule, severity: str, finding: Finding, plan: PrecisionPlan) -> Diagnostic:
+    return Diagnostic(
+        id=rule.id,
+        slug=rule.slug,
+        severity=severity,  # type: ignore[arg-type]
+        message=finding.message,
+        field=finding.field,
+        origin=plan.origin(finding.field or ""),
+        because=tuple(_located(premise, plan) for premise in finding.because),
+        fix=finding.fix,
+        source=rule.source,
+        stage=rule.stage,
+        resolved=finding.resolved,
+    )
+
+
+def _located(premise: Because, plan: PrecisionPlan) -> Because:
+    if premise.field is None:
+        return premise
+    return replace(premise, origin=plan.origin(premise.field))
