@@ -7,14 +7,39 @@ a person can edit (``benchmarks/facts_storage.py``).
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, TypeVar
+
+from precision_plan.facts.versions import VersionRange
 
 _DATA = Path(__file__).with_name("data")
+Row = TypeVar("Row")
 
 
 @cache
 def table(name: str) -> Any:
     """Return the parsed content of ``data/NAME.json``; parsed once per process."""
     return json.loads((_DATA / f"{name}.json").read_bytes())
+
+
+def freeze(value: Any) -> Any:
+    """A read-only view of parsed JSON: lists become tuples, objects become mapping proxies."""
+    if isinstance(value, list):
+        return tuple(freeze(item) for item in value)
+    if isinstance(value, dict):
+        return MappingProxyType({key: freeze(item) for key, item in value.items()})
+    return value
+
+
+def record(kind: type[Row], row: Mapping[str, Any]) -> Row:
+    """Build the dataclass ``kind`` from one row of a table.
+
+    ``since`` and ``until``, where the row has them, become the field ``versions``.
+    """
+    values = {key: freeze(value) for key, value in row.items()}
+    if "since" in values or "until" in values:
+        values["versions"] = VersionRange(values.pop("since", None), values.pop("until", None))
+    return kind(**values)

@@ -1,0 +1,75 @@
+"""Training format against rollout format: supported pairs, and INT4 group sizes by model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Literal
+
+from precision_plan.facts._load import record, table
+
+
+@dataclass(frozen=True, slots=True)
+class Int4GroupSize:
+    """Group size of a model's published INT4 rollout checkpoint."""
+
+    model: str
+    group_size: int
+    symmetric: bool
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class TrainRolloutPair:
+    """One pair of formats (names of ``facts.formats``; ``int4_qat`` and ``nvfp4_qat`` are BF16
+    training with fake quantization) under the named frameworks.
+
+    ``needs`` lists in words what the pair asks for beyond the two formats.
+    """
+
+    train: str
+    rollout: str
+    supported: bool
+    maturity: Literal["stable", "beta", "experimental"] | None
+    frameworks: tuple[str, ...]
+    needs: tuple[str, ...]
+    source: str
+    note: str | None = None
+
+
+@lru_cache(maxsize=1)
+def int4_group_sizes() -> Mapping[str, Int4GroupSize]:
+    """Known INT4 group sizes by model name in lower case."""
+    rows = table("int4_group_sizes")
+    return MappingProxyType({row["model"]: record(Int4GroupSize, row) for row in rows})
+
+
+def int4_group_size(model: str) -> Int4GroupSize | None:
+    """The group size of ``model``, by name: case and a suffix such as ``-int4`` do not matter.
+
+    ``Qwen/Qwen3-30B-A3B-Instruct-INT4`` and ``qwen3-30b`` both find ``qwen3-30b-a3b``.
+    """
+    name = model.rsplit("/", 1)[-1].lower().replace("_", "-")
+    for known, row in int4_group_sizes().items():
+        family = known.rsplit("-a", 1)[0] if "-a" in known else known
+        if name == family or name.startswith((known, f"{family}-int4")):
+            return row
+    return None
+
+
+@lru_cache(maxsize=1)
+def train_rollout_pairs() -> tuple[TrainRolloutPair, ...]:
+    """Every documented pair; one that is not listed is undocumented, not refused."""
+    return tuple(record(TrainRolloutPair, row) for row in table("train_rollout_pairs"))
+
+
+def train_rollout_pair(train: str, rollout: str, framework: str | None) -> TrainRolloutPair | None:
+    """The row of one pair under one framework (``None``: the first framework that has it)."""
+    for pair in train_rollout_pairs():
+        if (pair.train, pair.rollout) == (train, rollout) and (
+            framework is None or framework in pair.frameworks
+        ):
+            return pair
+    return None

@@ -1,0 +1,245 @@
+"""Transformer Engine (TE): recipe classes and their fields, hardware checks, FusedAdam, ROCm fork."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any, Literal
+
+from precision_plan.facts._load import record, table
+from precision_plan.facts.gpus import parse_capability
+from precision_plan.facts.versions import VersionRange, version
+
+Capability = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class TeField:
+    """One constructor field of a recipe class.
+
+    ``allowed`` lists the accepted values, ``None`` means any of ``type``. ``env`` is the
+    variable whose value, read when TE is imported, is the default; with ``env_only`` the
+    constructor argument has no reliable effect.
+    """
+
+    recipe: str
+    name: str
+    type: str
+    default: Any
+    versions: VersionRange
+    source: str
+    allowed: tuple[Any, ...] | None = None
+    env: str | None = None
+    env_only: bool = False
+    required: bool = False
+    note: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TeRecipe:
+    """One recipe class.
+
+    ``selector`` and ``value`` are Megatron's flag (``fp8_recipe`` or ``fp4_recipe``) and its
+    value; ``megatron_te_minimum`` is the TE version that Megatron demands for it (``None``: no
+    demand). ``format`` is the number format of the GEMM inputs.
+    """
+
+    name: str
+    selector: Literal["fp8_recipe", "fp4_recipe"]
+    value: str
+    format: str | None
+    stateful: bool
+    scaling: str
+    megatron_te_minimum: str | None
+    versions: VersionRange
+    source: str
+    fields: tuple[TeField, ...] = ()
+
+    def fields_at(self, transformer_engine: str) -> Mapping[str, TeField]:
+        """The fields that exist at one TE version, by name."""
+        present = (item for item in self.fields if transformer_engine in item.versions)
+        return MappingProxyType({item.name: item for item in present})
+
+
+@dataclass(frozen=True, slots=True)
+class CapabilityRow:
+    """A half-open range of compute capabilities: ``min_cc`` inclusive, ``below_cc`` exclusive."""
+
+    min_cc: Capability
+    below_cc: Capability | None
+    versions: VersionRange
+    source: str
+
+    def covers(self, compute_capability: Capability) -> bool:
+        """True if ``compute_capability`` lies in the range."""
+        below = self.below_cc is None or compute_capability < self.below_cc
+        return self.min_cc <= compute_capability and below
+
+
+@dataclass(frozen=True, slots=True)
+class TeSupport(CapabilityRow):
+    """Where TE lets a forward pass enter a recipe; ``min_cuda`` is the CUDA torch was built for."""
+
+    recipe: str = ""
+    min_cuda: str | None = None
+    note: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BlockScaleRow(CapabilityRow):
+    """Values of ``NVTE_FP8_BLOCK_SCALING_FP32_SCALES`` that work; none: the recipe is refused."""
+
+    allowed: tuple[str, ...] = ()
+    fp32_scales: bool = False
+    effect: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Nvfp4Sm12x:
+    """NVFP4 training on compute capability 12.x at a range of TE versions.
+
+    ``default_recipe`` tells what happens without options: it ``works``, ``fails`` or is
+    ``silent`` (trains on wrong gradients). ``needs`` are the recipe fields to set, and
+    ``grouped_needs`` those for models with grouped linear layers (routed experts).
+    """
+
+    default_recipe: Literal["works", "fails", "silent"]
+    needs: tuple[str, ...]
+    grouped_needs: tuple[str, ...]
+    effect: str
+    versions: VersionRange
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class AdamOption:
+    """Accepted values of one option of TE's FusedAdam, in the plan's spelling of dtypes."""
+
+    option: str
+    values: tuple[Any, ...]
+    default: Any
+    versions: VersionRange
+    source: str
+    note: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RocmSupport:
+    """Where the ROCm fork of TE accepts a recipe; ``env`` maps a needed variable to its values."""
+
+    recipe: str
+    gfx: tuple[str, ...]
+    versions: VersionRange
+    source: str
+    env: Mapping[str, tuple[str, ...]] | None = field(default=None)
+    note: str | None = None
+
+
+@lru_cache(maxsize=1)
+def te_recipes() -> Mapping[str, TeRecipe]:
+    """Every recipe class by name."""
+    fields: dict[str, list[TeField]] = {}
+    for row in table("te_fields"):
+        fields.setdefault(row["recipe"], []).append(record(TeField, row))
+    return MappingProxyType(
+        {
+            row["name"]: record(TeRecipe, {**row, "fields": tuple(fields[row["name"]])})
+            for row in table("te_recipes")
+        }
+    )
+
+
+def recipe_class(fp8_recipe: str | None = None, fp4_recipe: str | None = None) -> str | None:
+    """Name of the recipe class that Megatron builds; an FP4 recipe takes precedence.
+
+    ``None`` if neither names a recipe. A custom FP4 recipe is a ``CustomRecipe``, too.
+    """
+    wanted = fp4_recipe or fp8_recipe
+    if wanted == "custom":
+        return "CustomRecipe"
+    for row in table("te_recipes"):
+        if row["value"] == wanted:
+            return str(row["name"])
+    return None
+
+
+def _capability_rows(kind: type, name: str) -> tuple[Any, ...]:
+    rows = []
+    for row in table(name):
+        below = row["below_cc"]
+        bounds = {
+            "min_cc": parse_capability(row["min_cc"]),
+            "below_cc": parse_capability(below) if below else None,
+        }
+        rows.append(record(kind, {**row, **bounds}))
+    return tuple(rows)
+
+
+@lru_cache(maxsize=1)
+def te_support() -> tuple[TeSupport, ...]:
+    """TE's own hardware checks: a recipe is accepted where any of its rows holds."""
+    return _capability_rows(TeSupport, "te_support")
+
+
+@lru_cache(maxsize=1)
+def block_scale_rows() -> tuple[BlockScaleRow, ...]:
+    """What ``NVTE_FP8_BLOCK_SCALING_FP32_SCALES`` may be, by capability and TE version."""
+    return _capability_rows(BlockScaleRow, "te_block_scales")
+
+
+@lru_cache(maxsize=1)
+def nvfp4_sm12x() -> tuple[Nvfp4Sm12x, ...]:
+    """NVFP4 training on 12.x by TE version."""
+    return tuple(record(Nvfp4Sm12x, row) for row in table("te_nvfp4_sm12x"))
+
+
+@lru_cache(maxsize=1)
+def fused_adam_options() -> tuple[AdamOption, ...]:
+    """Options of FusedAdam by TE version."""
+    return tuple(record(AdamOption, row) for row in table("te_fused_adam"))
+
+
+@lru_cache(maxsize=1)
+def rocm_support() -> Mapping[str, RocmSupport]:
+    """The ROCm fork's checks by recipe class."""
+    return MappingProxyType({row["recipe"]: record(RocmSupport, row) for row in table("te_rocm")})
+
+
+def te_accepts(
+    recipe: str,
+    compute_capability: Capability | None,
+    cuda: str | None = None,
+    transformer_engine: str | None = None,
+) -> bool | None:
+    """Whether TE on CUDA lets a forward pass enter ``recipe``; ``None`` if that is unknown.
+
+    What is not known (``None``) counts as unknown: the answer is given only if it is the same
+    for every value. Acceptance does not mean that training works (:func:`nvfp4_sm12x`).
+
+    Raises:
+        KeyError: if ``recipe`` is not a recipe class.
+    """
+    rows = [row for row in te_support() if row.recipe == recipe]
+    if not rows:
+        raise KeyError(recipe)
+    answers = [_row_accepts(row, compute_capability, cuda, transformer_engine) for row in rows]
+    if True in answers:
+        return True
+    return None if None in answers else False
+
+
+def _row_accepts(
+    row: TeSupport, compute_capability: Capability | None, cuda: str | None, te: str | None
+) -> bool | None:
+    if te is not None and te not in row.versions:
+        return False
+    if compute_capability is not None and not row.covers(compute_capability):
+        return False
+    if cuda is not None and row.min_cuda is not None and version(cuda) < version(row.min_cuda):
+        return False
+    unknown = (
+        te is None or compute_capability is None or (cuda is None and row.min_cuda is not None)
+    )
+    return None if unknown else True
