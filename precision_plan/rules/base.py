@@ -6,9 +6,11 @@ import dataclasses
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
+from types import SimpleNamespace
 from typing import Any
 
+from precision_plan.facts.megatron import flags_by_field, megatron_flags
 from precision_plan.facts.versions import VersionRange, version
 from precision_plan.plan import (
     Because,
@@ -28,7 +30,8 @@ class Finding:
     """What a rule returns; the engine adds identity, severity and positions.
 
     ``field`` is the plan field at fault, ``because`` the premises (fields and texts), ``fix`` the
-    ways out in order of preference. ``resolved`` is set by rules about silent overrides.
+    ways out in order of preference. ``resolved`` is set by rules about silent overrides, and
+    ``stage`` by the few rules whose subject one version refuses and another lets through.
     """
 
     message: str
@@ -36,9 +39,34 @@ class Finding:
     because: tuple[Because, ...] = ()
     fix: tuple[Fix, ...] = ()
     resolved: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    stage: Stage | None = None
 
 
 Found = Finding | Iterable[Finding] | None
+
+
+@lru_cache(maxsize=1)
+def _known_dests() -> frozenset[str]:
+    changed = (
+        delta["dest"] for flag in megatron_flags() for _, delta in flag.changes if "dest" in delta
+    )
+    return frozenset({flag.dest for flag in megatron_flags()}.union(changed))
+
+
+class Arguments:
+    """Megatron's arguments by dest. One that does not exist at the version at hand reads ``None``.
+
+    Raises:
+        AttributeError: for a name that is no dest of any version.
+    """
+
+    def __init__(self, values: SimpleNamespace) -> None:
+        self.__dict__ = values.__dict__
+
+    def __getattr__(self, name: str) -> Any:
+        if name in _known_dests():
+            return None
+        raise AttributeError(name)
 
 
 class Context:
@@ -53,8 +81,8 @@ class Context:
         self.target = Target.of(plan)
         resolved: Effective = effective(plan, self.target)
         self.effective = resolved
-        self.parsed = resolved.parsed
-        self.args = resolved.args
+        self.parsed = Arguments(resolved.parsed)
+        self.args = Arguments(resolved.args)
         self.given = resolved.given
 
     @cached_property
@@ -76,17 +104,65 @@ class Context:
         found = self.target.package(package)
         return None if found is None else version(found) >= version(least)
 
+    @property
+    def fp4_param_gather(self) -> bool:
+        """``--fp4-param-gather`` after overrides (its dest was renamed in 0.17.1)."""
+        return bool(self.args.fp4_param_gather or self.args.fp4_param)
+
+    def env(self, variable: str) -> str | None:
+        """Value of an environment variable of the train actor; ``None`` if the plan has none."""
+        found = self.train_env.get(variable)
+        return None if found is None else found[0]
+
     def premise(self, name: str, text: str | None = None) -> Because:
-        """A premise about a plan field (``hardware.gpu = h100``); the engine adds its position."""
-        return Because(text or f"{name} = {_shown(self.plan.get(name))}", field=name)
+        """A premise about a plan field (``hardware.gpu = h100``); the engine adds its position.
+
+        A field that no layer sets is shown with Megatron's default, and said to be one.
+        """
+        return Because(text or self.shown(name), field=name)
+
+    def shown(self, name: str) -> str:
+        """``section.name = value`` as it stands in the plan or by Megatron's default."""
+        value = self.plan.get(name)
+        if value is not None:
+            return f"{name} = {shown(value)}"
+        flag = flags_by_field().get(name)
+        default = None if flag is None else getattr(self.parsed, flag.dest, None)
+        if default is None or default == []:
+            return f"{name} is not set"
+        return f"{name} = {shown(default)} (Megatron's default)"
+
+    def found(
+        self,
+        message: str,
+        field: str,
+        *premises: str | Because,
+        fix: tuple[Fix, ...] = (),
+        resolved: Mapping[str, Any] | None = None,
+        stage: Stage | None = None,
+    ) -> Finding:
+        """A finding about ``field`` that rests on ``premises`` (plan fields or ready premises)."""
+        because = tuple(
+            self.premise(premise) if isinstance(premise, str) else premise for premise in premises
+        )
+        return Finding(message, field, because, fix, resolved or {}, stage)
 
 
-def _shown(value: Any) -> str:
-    if value is None:
-        return "not set"
+def shown(value: Any) -> str:
+    """A value as YAML would show it."""
     if isinstance(value, bool):
         return str(value).lower()
-    return str(value)
+    if isinstance(value, (tuple, list)):
+        return "[" + ", ".join(map(shown, value)) + "]"
+    return "null" if value is None else str(value)
+
+
+def set_to(*pairs: tuple[str, Any], also: str = "") -> Fix:
+    """A suggested fix that sets plan fields: ``training.fp8_recipe: blockwise``."""
+    text = " and ".join(
+        f"remove {name}" if value is None else f"{name}: {shown(value)}" for name, value in pairs
+    )
+    return Fix(text + also, dict(pairs))
 
 
 @dataclass(frozen=True, slots=True)

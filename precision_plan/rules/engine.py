@@ -104,7 +104,7 @@ def _diagnostic(rule: Rule, severity: str, finding: Finding, plan: PrecisionPlan
         because=tuple(_located(premise, plan) for premise in finding.because),
         fix=finding.fix,
         source=rule.source,
-        stage=rule.stage,
+        stage=finding.stage or rule.stage,
         resolved=finding.resolved,
     )
 
