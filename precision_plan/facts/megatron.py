@@ -48,9 +48,10 @@ class MegatronFlag:
         return form
 
 
-def _flag(row: Mapping[str, Any]) -> MegatronFlag:
+def flag_from_row(row: Mapping[str, Any]) -> MegatronFlag:
+    """Build a flag from one row of a flag table."""
     row = dict(row)
-    row["versions"] = VersionRange(row.pop("since"), row.pop("until", None))
+    row["versions"] = VersionRange(row.pop("since", None), row.pop("until", None))
     changes = []
     for change in row.pop("changes", ()):
         delta = {key: value for key, value in change.items() if key != "since"}
@@ -58,7 +59,7 @@ def _flag(row: Mapping[str, Any]) -> MegatronFlag:
             delta["choices"] = tuple(delta["choices"])
         changes.append((change["since"], MappingProxyType(delta)))
     for key in ("flags", "feeds"):
-        row[key] = tuple(row[key])
+        row[key] = tuple(row.get(key, ()))
     if row.get("choices") is not None:
         row["choices"] = tuple(row["choices"])
     return MegatronFlag(changes=tuple(changes), **row)
@@ -67,7 +68,7 @@ def _flag(row: Mapping[str, Any]) -> MegatronFlag:
 @lru_cache(maxsize=1)
 def megatron_flags() -> tuple[MegatronFlag, ...]:
     """Every flag known to the catalogue, in catalogue order."""
-    return tuple(_flag(row) for row in table("megatron_flags"))
+    return tuple(flag_from_row(row) for row in table("megatron_flags"))
 
 
 @lru_cache(maxsize=32)
