@@ -1,4 +1,4 @@
-"""Transformer Engine (TE): recipe classes and their fields, hardware checks, FusedAdam, ROCm fork."""
+"""Transformer Engine (TE): recipes and their fields, hardware checks, FusedAdam, ROCm fork."""
 
 from __future__ import annotations
 
