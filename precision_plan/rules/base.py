@@ -53,6 +53,11 @@ def _known_dests() -> frozenset[str]:
     return frozenset({flag.dest for flag in megatron_flags()}.union(changed))
 
 
+@lru_cache(maxsize=512)
+def _since(found: str, least: str) -> bool:
+    return version(found) >= version(least)
+
+
 class Arguments:
     """Megatron's arguments by dest. One that does not exist at the version at hand reads ``None``.
 
@@ -95,6 +100,17 @@ class Context:
         """``{variable: (value, plan field)}`` of the rollout engine's workers."""
         return declared_env(self.plan, "vllm_worker")
 
+    @property
+    def env_known(self) -> bool:
+        """True if the plan says anything, be it "nothing", of the environment of the processes."""
+        env = self.plan.env
+        return env.all is not None or env.train_actor is not None or env.driver is not None
+
+    @property
+    def trains(self) -> bool:
+        """False if the declared framework only serves."""
+        return self.target.framework != "vllm"
+
     def is_set(self, name: str) -> bool:
         """True if a layer set the plan field ``section.name``."""
         return self.plan.get(name) is not None
@@ -102,7 +118,11 @@ class Context:
     def at_least(self, package: str, least: str) -> bool | None:
         """Compare a declared package version; ``None`` if it is not declared."""
         found = self.target.package(package)
-        return None if found is None else version(found) >= version(least)
+        return None if found is None else _since(found, least)
+
+    def core_since(self, least: str) -> bool:
+        """True if the Megatron version whose arguments are read is ``least`` or later."""
+        return _since(self.effective.megatron_core, least)
 
     @property
     def fp4_param_gather(self) -> bool:
@@ -170,8 +190,9 @@ class Scope:
     """Where a rule holds.
 
     ``frameworks`` empty means all. ``versions`` maps a package to its range. ``needs`` lists what
-    must be known before the rule can speak: ``gpu`` (or compute capability) or a package name; if
-    it is unknown, the rule is skipped and reported as unchecked. ``hardware`` is text for the page.
+    must be known before the rule can speak: ``gpu`` (or compute capability), ``env`` (the plan
+    says what the environment is) or a package name; if it is unknown, the rule is skipped and
+    reported as unchecked. ``hardware`` is text for the page.
     """
 
     frameworks: tuple[str, ...] = ()

@@ -49,15 +49,19 @@ def _selection(
 ) -> tuple[tuple[Rule, ...], tuple[tuple[str, tuple[str, ...]], ...]]:
     target = context.target
     gpu_known = target.compute_capability is not None or target.platform == "rocm"
-    return _select(target.framework, target.versions, gpu_known)
+    return _select(target.framework, target.versions, gpu_known, context.env_known)
 
 
 @lru_cache(maxsize=512)
 def _select(
-    framework: str | None, versions: tuple[tuple[str, str], ...], gpu_known: bool
+    framework: str | None, versions: tuple[tuple[str, str], ...], gpu_known: bool, env_known: bool
 ) -> tuple[tuple[Rule, ...], tuple[tuple[str, tuple[str, ...]], ...]]:
     """Rules in scope of a target, and those that cannot speak with what they lack."""
-    known = dict(versions)
+    known: dict[str, object] = dict(versions)
+    if gpu_known:
+        known["gpu"] = True
+    if env_known:
+        known["env"] = True
     applicable: list[Rule] = []
     unchecked: list[tuple[str, tuple[str, ...]]] = []
     for rule in rules().values():
@@ -66,9 +70,7 @@ def _select(
             continue
         if any(name in known and known[name] not in span for name, span in scope.versions.items()):
             continue
-        missing = tuple(
-            need for need in scope.needs if not (gpu_known if need == "gpu" else need in known)
-        )
+        missing = tuple(need for need in scope.needs if need not in known)
         missing += tuple(
             name
             for name, span in scope.versions.items()

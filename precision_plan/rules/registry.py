@@ -17,14 +17,20 @@ def rules() -> Mapping[str, Rule]:
         ValueError: if an id or a slug is used twice.
     """
     from precision_plan.rules import (
+        fp8,
+        fp8_params,
         training,
     )
 
-    families: tuple[tuple[Rule, ...], ...] = (training.RULES,)
+    families = (
+        training,
+        fp8,
+        fp8_params,
+    )
     found: dict[str, Rule] = {}
     slugs: set[str] = set()
     for family in families:
-        for rule in family:
+        for rule in family.RULES:
             if rule.id in found or rule.slug in slugs:
                 raise ValueError(f"rule {rule.id} {rule.slug} is declared twice")
             found[rule.id] = rule
