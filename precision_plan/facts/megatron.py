@@ -55,8 +55,9 @@ def flag_from_row(row: Mapping[str, Any]) -> MegatronFlag:
     changes = []
     for change in row.pop("changes", ()):
         delta = {key: value for key, value in change.items() if key != "since"}
-        if delta.get("choices") is not None:
-            delta["choices"] = tuple(delta["choices"])
+        for key in ("choices", "feeds"):
+            if delta.get(key) is not None:
+                delta[key] = tuple(delta[key])
         changes.append((change["since"], MappingProxyType(delta)))
     for key in ("flags", "feeds"):
         row[key] = tuple(row.get(key, ()))

@@ -1,0 +1,88 @@
+"""What every target reads: the plan, its target and the resolved Megatron arguments, once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from precision_plan.facts.megatron import MegatronFlag
+from precision_plan.facts.megatron_shape import command_line_at, megadlm_command_line
+from precision_plan.facts.versions import UnknownVersion, version
+from precision_plan.plan import Effective, PrecisionPlan, Target, effective
+from precision_plan.plan.target import PACKAGES
+
+RL_FRAMEWORKS = ("vime", "slime", "miles")
+"""Frameworks that run as a Ray job and put their arguments on Megatron's command line."""
+
+OLDEST_MEGATRON = "0.12.0"
+"""The oldest version whose flags are known; an older one is lowered like this one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """The plan with everything that more than one target asks of it.
+
+    ``flags`` maps a plan field to its Megatron flag at the declared version (MegaDLM's own for
+    that framework); ``fields`` holds the plan's set fields.
+    """
+
+    plan: PrecisionPlan
+    target: Target
+    effective: Effective
+    flags: Mapping[str, MegatronFlag]
+    fields: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, plan: PrecisionPlan) -> Context:
+        """Resolve ``plan``; a version text that is no version counts as not declared."""
+        plan = _with_known_versions(plan)
+        target = Target.of(plan)
+        resolved = effective(plan, target)
+        flags = (
+            megadlm_command_line()
+            if target.framework == "megadlm"
+            else command_line_at(resolved.megatron_core)
+        )
+        return cls(plan, target, resolved, flags, dict(plan.set_fields()))
+
+    @property
+    def framework(self) -> str | None:
+        """The declared framework."""
+        return self.target.framework
+
+    @property
+    def is_rl(self) -> bool:
+        """True for a framework that runs training and rollout as one Ray job."""
+        return self.target.framework in RL_FRAMEWORKS
+
+    @property
+    def trains(self) -> bool:
+        """False where the plan only serves a model."""
+        return self.target.framework != "vllm"
+
+    def argument(self, dest: str) -> Any:
+        """An argument of Megatron after every silent override; ``None`` if it has none."""
+        return getattr(self.effective.args, dest, None)
+
+    def get(self, field: str) -> Any:
+        """Value of a plan field; ``None`` if it is not set."""
+        return self.fields.get(field)
+
+
+def _with_known_versions(plan: PrecisionPlan) -> PrecisionPlan:
+    changes: dict[str, str | None] = {}
+    for package in PACKAGES:
+        text = getattr(plan.software, package)
+        if text is None:
+            continue
+        try:
+            known = version(text)
+        except UnknownVersion:
+            changes[package] = None
+            continue
+        if package == "megatron_core" and known < version(OLDEST_MEGATRON):
+            changes[package] = OLDEST_MEGATRON
+    if not changes:
+        return plan
+    return plan.model_copy(update={"software": plan.software.model_copy(update=changes)})

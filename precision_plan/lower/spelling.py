@@ -1,0 +1,81 @@
+"""How a value is written on a command line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from precision_plan.facts.megatron import MegatronFlag
+from precision_plan.plan import Item, Reason
+
+
+def number(value: float) -> str:
+    """A float as people write it: ``1e-6`` for 1e-06, ``0.1``, ``65536`` for 65536.0.
+
+    A small integral value keeps its point (``1.0``), which shows that the flag takes a float.
+    """
+    if value.is_integer() and 10 <= abs(value) < 1e16:
+        return str(int(value))
+    mantissa, exponent, power = repr(value).partition("e")
+    return f"{mantissa}e{int(power)}" if exponent else mantissa
+
+
+def text(value: Any) -> str:
+    """One value as one word; a mapping as JSON."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float):
+        return number(value)
+    if isinstance(value, Mapping):
+        return json.dumps(value, sort_keys=True, separators=(",", ":"))
+    if isinstance(value, (list, tuple)):
+        return "[" + ",".join(text(entry) for entry in value) + "]"
+    return str(value)
+
+
+def words(item: Item) -> tuple[str, ...]:
+    """The words of one item: the flag alone, or the flag and its value or values."""
+    if item.value is True:
+        return (item.name,)
+    if isinstance(item.value, (list, tuple)):
+        return (item.name, *map(text, item.value))
+    return (item.name, text(item.value))
+
+
+def command_line(items: Iterable[Item]) -> tuple[str, ...]:
+    """The words of all items in order."""
+    return tuple(word for item in items for word in words(item))
+
+
+def flag_item(flag: MegatronFlag, value: Any, reason: Reason) -> Item | None:
+    """The item that gives ``flag`` its ``value``, or ``None`` where nothing can be said.
+
+    A switch can only say the opposite of its default, and a flag that takes one word cannot
+    take several values; a layer pattern is one word (``[1,1,0]``).
+    """
+    name = flag.flags[0]
+    if flag.action == "store_true":
+        return Item(name, True, reason) if value is True else None
+    if flag.action == "store_false":
+        return Item(name, True, reason) if value is False else None
+    if value is None or value is False:
+        return None
+    if isinstance(value, (list, tuple)):
+        return _list_item(flag, list(value), reason)
+    if flag.nargs in ("+", "*"):
+        return Item(name, [value], reason)
+    if flag.type == "int" and isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return Item(name, value, reason)
+
+
+def _list_item(flag: MegatronFlag, values: list[Any], reason: Reason) -> Item | None:
+    name = flag.flags[0]
+    if flag.type == "moe_freq_type":
+        return Item(name, text(values), reason)
+    if not values and flag.nargs != "*":
+        return None
+    if flag.nargs in ("+", "*"):
+        return Item(name, values, reason)
+    return Item(name, values[0], reason) if len(values) == 1 else None
