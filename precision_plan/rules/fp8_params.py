@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from precision_plan.rules.base import Because, Context, Found, Rule, rule, set_to
+from precision_plan.plan import Because
+from precision_plan.rules.base import Context, Found, Rule, rule, set_to
 from precision_plan.rules.sources import (
     arguments,
     core,

@@ -19,6 +19,8 @@ def rules() -> Mapping[str, Rule]:
     from precision_plan.rules import (
         fp8,
         fp8_params,
+        hardware,
+        hardware_limits,
         training,
     )
 
@@ -26,6 +28,8 @@ def rules() -> Mapping[str, Rule]:
         training,
         fp8,
         fp8_params,
+        hardware,
+        hardware_limits,
     )
     found: dict[str, Rule] = {}
     slugs: set[str] = set()

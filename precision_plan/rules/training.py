@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from precision_plan.plan import Fix
-from precision_plan.rules.base import Because, Context, Finding, Found, Rule, rule, set_to
+from precision_plan.plan import Because, Fix
+from precision_plan.rules.base import Context, Finding, Found, Rule, rule, set_to
 from precision_plan.rules.sources import arguments, megatron, transformer_config
 
 RL_FRAMEWORKS = ("vime", "slime", "miles")
