@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from precision_plan.plan.codes import is_broken_input
 
@@ -21,7 +21,8 @@ class Compiled:
 
     ``lowering`` is ``None`` if the input was broken; it is there when rules found errors, so that
     a person can see what would have been launched. ``unchecked`` maps the rules that could not
-    speak to what is not known; ``seconds`` is the wall time spent.
+    speak to what is not known; ``seconds`` is the wall time spent. ``options`` are those of the
+    launch that are no part of the plan (``dry_run``, ``launcher``).
     """
 
     name: str
@@ -32,6 +33,7 @@ class Compiled:
     rules_checked: int
     unchecked: Mapping[str, tuple[str, ...]]
     seconds: float
+    options: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def exit_code(self) -> int:
@@ -41,13 +43,17 @@ class Compiled:
 
 @dataclass(frozen=True, slots=True)
 class LintReport:
-    """The findings over any number of files."""
+    """The findings over any number of files.
+
+    ``files`` were checked; ``skipped`` are YAML files in the folders that are no recipes.
+    """
 
     diagnostics: tuple[Diagnostic, ...]
     files: tuple[str, ...]
     rules_checked: int
     unchecked: Mapping[str, tuple[str, ...]]
     seconds: float
+    skipped: tuple[str, ...] = ()
 
 
 def exit_code(diagnostics: tuple[Diagnostic, ...], fail_on: str = "error") -> int:

@@ -1,0 +1,87 @@
+"""Check recipes, and folders of them, without planning a launch."""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+
+from precision_plan.cli._arguments import (
+    Parser,
+    UsageError,
+    add_conf_options,
+    add_output_options,
+    add_profile_option,
+    closest,
+)
+from precision_plan.cli._output import emit, use_color, width
+from precision_plan.render import LINT_FORMATS
+
+
+def configure(parser: Parser) -> None:
+    """Options of the verb."""
+    parser.add_argument(
+        "paths", metavar="PATH", nargs="+", help="recipe files, or folders (read recursively)"
+    )
+    add_output_options(parser, LINT_FORMATS)
+    add_profile_option(parser)
+    parser.add_argument(
+        "--fail-on",
+        choices=("error", "warning", "advice"),
+        default="error",
+        help="least severity for exit code 1 (default: error)",
+    )
+    parser.add_argument(
+        "--target",
+        metavar="KEY=VALUE",
+        nargs="+",
+        action="extend",
+        default=[],
+        help="what a recipe does not declare: gpu=b200 framework=vime megatron_core=0.16.1 ...",
+    )
+    add_conf_options(parser)
+
+
+def run(args: Namespace) -> int:
+    """Print the findings; 0 clean, 1 findings of ``--fail-on`` or worse, 2 broken input."""
+    from precision_plan.api import lint
+    from precision_plan.plan.compiled import exit_code
+    from precision_plan.render import render_lint
+
+    report = lint(
+        args.paths,
+        profile=args.profile,
+        target=target_of(args.target),
+        conf_dir=args.conf_dir,
+        search_paths=args.search_path,
+    )
+    color = args.output is None and use_color(args.color, sys.stdout)
+    text = render_lint(report, args.format, width=width(sys.stdout), color=color)
+    emit(text, args.output)
+    return exit_code(report.diagnostics, args.fail_on)
+
+
+def target_of(words: list[str]) -> dict[str, str]:
+    """``["gpu=b200"]`` as a mapping.
+
+    Raises:
+        UsageError: if a word is no ``key=value`` or the key is not known.
+    """
+    from precision_plan.api import TARGET_KEYS
+
+    target: dict[str, str] = {}
+    for word in words:
+        key, equals, value = word.partition("=")
+        if not equals or not value:
+            raise UsageError(
+                f"--target {word}: not KEY=VALUE",
+                "for example --target gpu=b200; paths stand before --target",
+            )
+        if key not in TARGET_KEYS:
+            found = closest(key, TARGET_KEYS)
+            known = "known keys: " + ", ".join(TARGET_KEYS)
+            raise UsageError(
+                f"--target {word}: there is no key {key!r}",
+                f"did you mean {found!r}? {known}" if found else known,
+            )
+        target[key] = value
+    return target

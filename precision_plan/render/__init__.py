@@ -1,0 +1,53 @@
+"""Formats: pure functions of a compiled recipe or a lint report to text, one file each.
+
+A format is a module with ``plan(compiled)`` and/or ``lint(report)``; :data:`PLAN_FORMATS` and
+:data:`LINT_FORMATS` name those that exist. Only ``text`` takes a width and colour.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from precision_plan.plan.compiled import Compiled, LintReport
+
+PLAN_FORMATS = ("text", "json", "shell")
+LINT_FORMATS = ("text", "json")
+
+
+def render_plan(compiled: Compiled, format: str, *, width: int = 80, color: bool = False) -> str:
+    """Render a compiled recipe in one of :data:`PLAN_FORMATS`; ends with a newline.
+
+    Raises:
+        ValueError: if there is no such format.
+    """
+    if format == "text":
+        from precision_plan.render import text
+
+        return text.plan(compiled, width=width, color=color)
+    if format == "json":
+        from precision_plan.render import json
+
+        return json.plan(compiled)
+    if format == "shell":
+        from precision_plan.render import shell
+
+        return shell.plan(compiled)
+    raise ValueError(f"there is no format {format!r}; known: {', '.join(PLAN_FORMATS)}")
+
+
+def render_lint(report: LintReport, format: str, *, width: int = 80, color: bool = False) -> str:
+    """Render a lint report in one of :data:`LINT_FORMATS`; ends with a newline.
+
+    Raises:
+        ValueError: if there is no such format.
+    """
+    if format == "text":
+        from precision_plan.render import text
+
+        return text.lint(report, width=width, color=color)
+    if format == "json":
+        from precision_plan.render import json
+
+        return json.lint(report)
+    raise ValueError(f"there is no format {format!r}; known: {', '.join(LINT_FORMATS)}")

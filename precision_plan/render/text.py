@@ -1,0 +1,182 @@
+"""What a person reads: the plan as tables, findings with their reasons, one closing line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from precision_plan.plan import Target
+from precision_plan.plan.diagnostic import SEVERITIES
+from precision_plan.render._findings import finding
+from precision_plan.render._layout import Style, hanging, printable, table, wrap
+from precision_plan.render._mask import Mask
+
+if TYPE_CHECKING:
+    from precision_plan.plan import Diagnostic, Item, Lowering, PrecisionPlan
+    from precision_plan.plan.compiled import Compiled, LintReport
+
+_LABEL = 15  # the column in which the header's values start
+
+
+def plan(compiled: Compiled, *, width: int = 80, color: bool = False) -> str:
+    """The whole dry run: header, tensor roles, lowered settings with reasons, findings."""
+    style = Style(color)
+    mask = Mask.of(compiled.plan, compiled.lowering)
+    blocks = [_header(compiled, mask, width, style)]
+    if compiled.lowering is not None:
+        blocks += _lowering(compiled.lowering, mask, width, style)
+    blocks += [finding(found, mask, width, style) for found in compiled.diagnostics]
+    closing = _unchecked(compiled.unchecked, width, style)
+    closing.append(_summary(compiled.diagnostics, (_count(compiled.rules_checked, "rule"),),
+                            compiled.seconds, style))  # fmt: skip
+    blocks.append(closing)
+    return _join(blocks)
+
+
+def lint(report: LintReport, *, width: int = 80, color: bool = False) -> str:
+    """Findings over any number of files, errors first, and one closing line."""
+    style, mask = Style(color), Mask()
+    blocks = [finding(found, mask, width, style) for found in report.diagnostics]
+    closing = _unchecked(report.unchecked, width, style)
+    counts = [_count(report.rules_checked, "rule"), _count(len(report.files), "file")]
+    if report.skipped:
+        counts.append(f"{len(report.skipped)} skipped")
+    closing.append(_summary(report.diagnostics, counts, report.seconds, style))
+    blocks.append(closing)
+    return _join(blocks)
+
+
+def _join(blocks: Iterable[Sequence[str]]) -> str:
+    return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+# Header ---------------------------------------------------------------------------------------
+def _header(compiled: Compiled, mask: Mask, width: int, style: Style) -> list[str]:
+    info = compiled.plan.recipe
+    name = printable(mask.text(compiled.name))
+    lines = hanging(name, _safe(mask, info.title or ""), width, indent=len(name) + 2,
+                    painted=style("title", name))  # fmt: skip
+    facts = (
+        ("maturity", info.maturity),
+        ("target", _target(compiled.plan)),
+        ("fingerprint", compiled.fingerprint[:16]),
+    )
+    for label, value in facts:
+        if value:
+            lines += hanging(f"  {label}", _safe(mask, value), width, indent=_LABEL,
+                             painted=style("dim", f"  {label}"))  # fmt: skip
+    return [line.rstrip() for line in lines]
+
+
+def _target(plan: PrecisionPlan) -> str:
+    target, hardware = Target.of(plan), plan.hardware
+    words = []
+    if target.compute_capability is not None:
+        capability = "compute capability {}.{}".format(*target.compute_capability)
+        words.append(f"{target.gpu} ({capability})" if target.gpu else capability)
+    elif target.gpu is not None:
+        words.append(f"{target.gpu} ({target.gfx})" if target.gfx else target.gpu)
+    else:
+        words.append("GPU not declared")
+    if hardware.nodes is not None and hardware.gpus_per_node is not None:
+        words.append(f"{_count(hardware.nodes, 'node')} x {hardware.gpus_per_node} GPUs")
+    words.append(target.framework or "framework not declared")
+    words += [f"{package} {version}" for package, version in target.versions]
+    return ", ".join(words)
+
+
+def _safe(mask: Mask, text: str) -> str:
+    return printable(mask.text(text))
+
+
+# Lowering -------------------------------------------------------------------------------------
+def _lowering(lowering: Lowering, mask: Mask, width: int, style: Style) -> list[list[str]]:
+    blocks = [_roles(lowering, mask, width, style)]
+    recipe = lowering.transformer_engine.recipe
+    targets = (
+        ("Megatron", lowering.megatron.items),
+        (f"Transformer Engine: {recipe or 'no recipe'}", lowering.transformer_engine.items),
+        ("Ray", lowering.ray.items),
+        ("vLLM", lowering.vllm.items),
+        ("Checkpoint", lowering.checkpoint.items),
+    )
+    for title, items in targets:
+        if items:
+            rows = [_item(item, mask) for item in items]
+            limit = max(width * 45 // 100, 24)
+            blocks.append([style("title", title), *table(rows, (limit,), width, indent=2)])
+    return blocks
+
+
+def _roles(lowering: Lowering, mask: Mask, width: int, style: Style) -> list[str]:
+    if not lowering.roles:
+        return []
+    rows = [("role", "dtype", "bytes", "where it comes from")]
+    rows += [
+        (
+            role.name,
+            _safe(mask, role.dtype),
+            "?" if role.bytes_per_element is None else f"{role.bytes_per_element:.5g}",
+            _safe(mask, role.origin),
+        )
+        for role in lowering.roles
+    ]
+    lines = table(rows, (26, 24, 7), width, indent=2)
+    return [style("title", "Tensors (bytes per element)"), style("dim", lines[0]), *lines[1:]]
+
+
+def _item(item: Item, mask: Mask) -> tuple[str, str]:
+    value = mask.named(item.name, item.value)
+    shown = item.name if value is True else f"{item.name} {setting(value)}"
+    reason = item.reason
+    because = reason.text
+    if reason.fact and reason.fact not in because:
+        because = f"{because} [{reason.fact}]" if because else reason.fact
+    return printable(shown), _safe(mask, because)
+
+
+def setting(value: Any) -> str:
+    """A value on one line, as a command line or a JSON file would spell it."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, float):
+        return f"{value:g}"
+    import json
+
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+# Closing --------------------------------------------------------------------------------------
+def _unchecked(unchecked: Mapping[str, Sequence[str]], width: int, style: Style) -> list[str]:
+    if not unchecked:
+        return []
+    needs = sorted({_field(need) for missing in unchecked.values() for need in missing})
+    verb = "is" if len(needs) == 1 else "are"
+    text = f"{_count(len(unchecked), 'rule')} not checked: {', '.join(needs)} {verb} not declared"
+    return [style("dim", line) for line in wrap(text, width)]
+
+
+def _field(need: str) -> str:
+    return "hardware.gpu" if need == "gpu" else f"software.{need}"
+
+
+def _summary(
+    diagnostics: Sequence[Diagnostic], counts: Sequence[str], seconds: float, style: Style
+) -> str:
+    found = {
+        severity: sum(1 for diagnostic in diagnostics if diagnostic.severity == severity)
+        for severity in SEVERITIES
+    }
+    words = [
+        style("error" if found["error"] else "good", _count(found["error"], "error")),
+        style("warning", _count(found["warning"], "warning"))
+        if found["warning"]
+        else _count(0, "warning"),
+    ]
+    if found["advice"]:
+        words.append(style("advice", f"{found['advice']} advice"))
+    return ", ".join([*words, *counts, f"{seconds:.2f} s"])
