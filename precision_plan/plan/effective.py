@@ -13,7 +13,8 @@ from functools import lru_cache
 from types import SimpleNamespace
 from typing import Any
 
-from precision_plan.facts.megatron import DEFAULT_VERSION, MegatronFlag, flags_at
+from precision_plan.facts.megatron import DEFAULT_VERSION
+from precision_plan.facts.megatron_shape import command_line_at
 from precision_plan.plan.overrides import STEPS, Step
 from precision_plan.plan.precision_plan import PrecisionPlan
 from precision_plan.plan.target import Target
@@ -43,12 +44,12 @@ class Effective:
 @lru_cache(maxsize=32)
 def _frame(megatron_core: str) -> tuple[dict[str, Any], dict[str, dict[str, str]]]:
     """Defaults by dest, and section -> field name -> dest, of one version."""
-    flags: Mapping[str, MegatronFlag] = flags_at(megatron_core)
-    defaults = {dest: flag.default for dest, flag in flags.items()}
+    defaults: dict[str, Any] = {}
     dests: dict[str, dict[str, str]] = {}
-    for dest, flag in flags.items():
-        section, _, name = flag.field.partition(".")
-        dests.setdefault(section, {})[name] = dest
+    for field, flag in command_line_at(megatron_core).items():
+        section, _, name = field.partition(".")
+        dests.setdefault(section, {})[name] = flag.dest
+        defaults[flag.dest] = flag.default
     return defaults, dests
 
 
