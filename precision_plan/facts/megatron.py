@@ -55,7 +55,7 @@ def flag_from_row(row: Mapping[str, Any]) -> MegatronFlag:
     changes = []
     for change in row.pop("changes", ()):
         delta = {key: value for key, value in change.items() if key != "since"}
-        for key in ("choices", "feeds"):
+        for key in ("choices", "feeds", "flags"):
             if delta.get(key) is not None:
                 delta[key] = tuple(delta[key])
         changes.append((change["since"], MappingProxyType(delta)))

@@ -1,0 +1,92 @@
+"""Megatron's whole command-line parser, version by version: what the importers read argv with.
+
+Flags that have a plan field come from the other two tables; the rest (data, logging, inference
+servers, ...) are here only so that a command line can be split as argparse would split it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any, Literal
+
+from precision_plan.facts._load import table
+from precision_plan.facts.megatron import MegatronFlag, flag_from_row, megatron_flags
+from precision_plan.facts.megatron_shape import shape_flags
+
+Kind = Literal["value", "true", "false", "none"]
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One spelling of one argument at one version.
+
+    ``kind`` tells what the spelling does: take values (``value``), set ``true`` or ``false``.
+    ``nargs`` is argparse's (``None`` for exactly one, ``+``, ``*``, or a count); ``type`` is the
+    converter's name; ``field`` is the plan field, if the plan has one.
+    """
+
+    flag: str
+    dest: str
+    kind: Kind
+    nargs: str | int | None
+    type: str | None
+    choices: tuple[str, ...] | None
+    field: str | None
+    required: bool = False
+
+
+@lru_cache(maxsize=1)
+def other_flags() -> tuple[MegatronFlag, ...]:
+    """Flags without a plan field; their ``field`` is empty."""
+    return tuple(_other(row) for row in table("megatron_other_flags"))
+
+
+def _other(row: Mapping[str, Any]) -> MegatronFlag:
+    row = {key: value for key, value in row.items() if key != "required"}
+    return flag_from_row({"field": "", "default": None, **row})
+
+
+_KINDS: Mapping[str, Kind] = MappingProxyType(
+    {"store": "value", "append": "value", "store_true": "true", "store_false": "false"}
+)
+
+
+def _options(flag: MegatronFlag) -> list[Option]:
+    options = []
+    for spelling in flag.flags:
+        if flag.action == "boolean_optional":
+            kind: Kind = "false" if spelling.startswith("--no-") else "true"
+        else:
+            kind = _KINDS[flag.action]
+        options.append(
+            Option(
+                spelling,
+                flag.dest,
+                kind,
+                flag.nargs,
+                flag.type,
+                flag.choices,
+                flag.field or None,
+            )
+        )
+    return options
+
+
+_SEPARATE_PARSERS = frozenset(
+    {"post_training", "post_training (ModelOpt; only parsers that call add_modelopt_args)"}
+)
+"""Groups of the export scripts, which the training parser does not have."""
+
+
+@lru_cache(maxsize=32)
+def parser_at(megatron_core: str) -> Mapping[str, Option]:
+    """Every option of the parser at one version, by spelling."""
+    found: dict[str, Option] = {}
+    for flag in (*megatron_flags(), *shape_flags(), *other_flags()):
+        if megatron_core in flag.versions and flag.group not in _SEPARATE_PARSERS:
+            for option in _options(flag.at(megatron_core)):
+                found[option.flag] = option
+    return MappingProxyType(found)
