@@ -9,10 +9,28 @@ from types import MappingProxyType
 from typing import Any
 
 from precision_plan.facts._load import table
-from precision_plan.facts.versions import VersionRange, version
+from precision_plan.facts.versions import UnknownVersion, VersionRange, version
 
 DEFAULT_VERSION = "0.16.1"
 """The version whose flags are emitted when ``software.megatron_core`` is not declared."""
+
+OLDEST_VERSION = "0.12.0"
+"""The oldest version whose flags are known; an older one (MegaDLM's 0.10) is resolved like it."""
+
+
+@lru_cache(maxsize=64)
+def catalogued_version(text: str | None) -> str:
+    """The version whose flags stand for a declared one.
+
+    That is the declared version itself, :data:`OLDEST_VERSION` where it is older than that, and
+    :data:`DEFAULT_VERSION` where nothing, or nothing that is a version, is declared.
+    """
+    if text is None:
+        return DEFAULT_VERSION
+    try:
+        return OLDEST_VERSION if version(text) < version(OLDEST_VERSION) else text
+    except UnknownVersion:
+        return DEFAULT_VERSION
 
 
 @dataclass(frozen=True, slots=True)

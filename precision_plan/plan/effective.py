@@ -13,7 +13,7 @@ from functools import lru_cache
 from types import SimpleNamespace
 from typing import Any
 
-from precision_plan.facts.megatron import DEFAULT_VERSION
+from precision_plan.facts.megatron import catalogued_version
 from precision_plan.facts.megatron_shape import command_line_at
 from precision_plan.plan.overrides import STEPS, Step
 from precision_plan.plan.precision_plan import PrecisionPlan
@@ -58,7 +58,7 @@ def effective(plan: PrecisionPlan, target: Target) -> Effective:
 
     Fields without a flag at that version do not take part (a rule reports them).
     """
-    megatron_core = target.package("megatron_core") or DEFAULT_VERSION
+    megatron_core = catalogued_version(target.package("megatron_core"))
     defaults, dests = _frame(megatron_core)
     values = dict(defaults)
     given: dict[str, str] = {}
