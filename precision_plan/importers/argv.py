@@ -1,0 +1,236 @@
+"""Splits a command line as Python's argparse would, against a table of options.
+
+Only the splitting is emulated, with its rules about ``=``, values that begin with a dash, value
+counts, types and choices; nothing is executed and unknown options are reported, not guessed.
+Megatron's parsers do not accept abbreviations (``allow_abbrev=False`` in every version); those of
+vime, slime and miles do.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from precision_plan.facts.megatron_parser import Option
+
+_NEGATIVE_NUMBER = re.compile(r"^-\d+$|^-\d*\.\d+$")
+
+ProblemKind = Literal["unknown", "choice", "type", "count", "stray", "ambiguous"]
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that the real parser would refuse. ``index`` is the position in argv."""
+
+    kind: ProblemKind
+    flag: str
+    message: str
+    index: int
+    field: str | None = None
+
+
+@dataclass(slots=True)
+class Parsed:
+    """What a command line says.
+
+    ``values`` are plan fields, ``others`` the dests that the plan has no field for; ``indices``
+    gives the argv position of the option that set a field (the last one wins). ``repeated`` lists
+    fields that were given more than once with different values.
+    """
+
+    values: dict[str, Any] = field(default_factory=dict)
+    others: dict[str, Any] = field(default_factory=dict)
+    indices: dict[str, int] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+    repeated: list[str] = field(default_factory=list)
+
+
+class _Refused(Exception):
+    """The real converter would raise; the text is its message."""
+
+
+def parse(
+    argv: Sequence[str], options: Mapping[str, Option], *, abbreviations: bool = False
+) -> Parsed:
+    """Split ``argv`` (without the program's name) against ``options``."""
+    parsed = Parsed()
+    index, count = 0, len(argv)
+    while index < count:
+        token = argv[index]
+        option = options.get(token)
+        explicit: str | None = None
+        if option is None:
+            if token == "--" or not _looks_like_option(token):
+                parsed.problems.append(
+                    Problem("stray", token, f"{token!r} belongs to no option", index)
+                )
+                index += 1
+                continue
+            name, equals, value = token.partition("=")
+            option = options.get(name)
+            explicit = value if equals else None
+            if option is None and abbreviations:
+                option = _abbreviated(name, options, index, parsed)
+            if option is None:
+                parsed.problems.append(
+                    Problem("unknown", name, f"{name} is no option of this parser", index)
+                )
+                index += 1
+                while index < count and not _looks_like_option(argv[index]):
+                    index += 1  # its values, if it has any, are not strays of their own
+                continue
+        index = _take(argv, index, option, explicit, parsed)
+    return parsed
+
+
+def _looks_like_option(token: str) -> bool:
+    if not token.startswith("-") or token == "-":
+        return False
+    if _NEGATIVE_NUMBER.match(token):
+        return False
+    return " " not in token
+
+
+def _abbreviated(
+    name: str, options: Mapping[str, Option], index: int, parsed: Parsed
+) -> Option | None:
+    if not name.startswith("--"):
+        return None
+    matches = [option for flag, option in options.items() if flag.startswith(name)]
+    if len(matches) > 1:
+        shown = ", ".join(sorted(option.flag for option in matches)[:4])
+        parsed.problems.append(Problem("ambiguous", name, f"{name} could be any of {shown}", index))
+    return matches[0] if len(matches) == 1 else None
+
+
+def _take(
+    argv: Sequence[str], index: int, option: Option, explicit: str | None, parsed: Parsed
+) -> int:
+    """Read the values of ``option`` at ``index``; returns the index after them."""
+    if option.kind != "value":
+        if explicit is not None:
+            parsed.problems.append(
+                Problem("count", option.flag, f"{option.flag} takes no value", index, option.field)
+            )
+        else:
+            _store(parsed, option, option.kind == "true", index)
+        return index + 1
+    after = index + 1
+    if explicit is not None:
+        texts: list[str] = [explicit]
+    else:
+        limit = 1 if option.nargs is None else option.nargs if isinstance(option.nargs, int) else -1
+        while after < len(argv) and (limit < 0 or after - index - 1 < limit):
+            if argv[after] == "--" or _looks_like_option(argv[after]):
+                break
+            after += 1
+        texts = list(argv[index + 1 : after])
+    if _wrong_count(option, texts):
+        expected = "one value" if option.nargs is None else "at least one value"
+        parsed.problems.append(
+            Problem("count", option.flag, f"{option.flag} needs {expected}", index, option.field)
+        )
+        return after
+    values = []
+    for text in texts:
+        try:
+            values.append(_convert(option, text))
+        except _Refused as refused:
+            kind: ProblemKind = "choice" if option.choices else "type"
+            parsed.problems.append(Problem(kind, option.flag, str(refused), index, option.field))
+            return after
+    _store(parsed, option, values[0] if option.nargs is None else tuple(values), index)
+    return after
+
+
+def _wrong_count(option: Option, texts: list[str]) -> bool:
+    if option.nargs == "*":
+        return False
+    if isinstance(option.nargs, int):
+        return len(texts) != option.nargs
+    return not texts
+
+
+def _store(parsed: Parsed, option: Option, value: Any, index: int) -> None:
+    if option.field is None:
+        parsed.others[option.dest] = value
+        return
+    if option.field in parsed.values and parsed.values[option.field] != value:
+        parsed.repeated.append(option.field)
+    parsed.values[option.field] = value
+    parsed.indices[option.field] = index
+
+
+def _integer(text: str) -> int:
+    return int(text)
+
+
+_CONVERTERS: Mapping[str, Callable[[str], Any]] = {"int": _integer, "float": float}
+
+
+def _convert(option: Option, text: str) -> Any:
+    """The value of ``text`` under the option's type and choices.
+
+    Raises:
+        _Refused: as the real parser would refuse it.
+    """
+    value: Any = text
+    converter = _CONVERTERS.get(option.type or "")
+    if converter is not None:
+        try:
+            value = converter(text)
+        except ValueError:
+            raise _Refused(f"{option.flag} takes {_kind(option)}, not {text!r}") from None
+    elif option.type == "moe_freq_type":
+        value = frequency(text)
+    if option.choices is not None and str(value) not in option.choices:
+        choices = ", ".join(option.choices)
+        raise _Refused(f"{option.flag} takes one of {choices}; {text!r} is none of them")
+    return value
+
+
+def _kind(option: Option) -> str:
+    return "a whole number" if option.type == "int" else "a number"
+
+
+def frequency(text: str) -> int | tuple[int, ...] | str:
+    """``--moe-layer-freq``: a number, a list, or an expression of lists such as ``[0]*3+[1]*24``.
+
+    Megatron evaluates the text as Python; here only numbers, lists, ``+`` and ``*`` are read, and
+    anything else is returned as the text that it is.
+    """
+    try:
+        value = _list_expression(ast.parse(text.strip(), mode="eval").body)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return text
+    return tuple(value) if isinstance(value, list) else value
+
+
+_MAX_LAYERS = 10_000
+
+
+def _list_expression(node: ast.expr) -> Any:
+    if isinstance(node, ast.Constant) and type(node.value) is int:
+        return node.value
+    if isinstance(node, ast.List | ast.Tuple):
+        items = [_list_expression(item) for item in node.elts]
+        if all(type(item) is int for item in items):
+            return items
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Mult):
+        left, right = _list_expression(node.left), _list_expression(node.right)
+        if isinstance(node.op, ast.Add) and isinstance(left, list) and isinstance(right, list):
+            return _limited(left + right)
+        if isinstance(node.op, ast.Mult) and isinstance(left, list) != isinstance(right, list):
+            times, items = (right, left) if isinstance(left, list) else (left, right)
+            if 0 <= times * max(len(items), 1) <= _MAX_LAYERS:
+                return items * times
+    raise ValueError(ast.dump(node))
+
+
+def _limited(items: list[int]) -> list[int]:
+    if len(items) > _MAX_LAYERS:
+        raise ValueError("too many layers")
+    return items

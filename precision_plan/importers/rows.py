@@ -1,0 +1,63 @@
+"""One row of ``lint --jsonl``: declared versions, GPU, environment and argv -> plan.
+
+The values come from a table-driven parser and are of the right types already, so the sections are
+built without validating again; ranges are the rules' business here, as they are the real
+program's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from precision_plan.facts.megatron import DEFAULT_VERSION
+from precision_plan.facts.megatron_parser import parser_at
+from precision_plan.importers.argv import Parsed, parse
+from precision_plan.plan import PrecisionPlan
+from precision_plan.plan.base import Section
+
+_SECTIONS: Mapping[str, type[Section]] = {
+    name: info.annotation
+    for name, info in PrecisionPlan.model_fields.items()
+    if isinstance(info.annotation, type) and issubclass(info.annotation, Section)
+}
+_EMPTY = {name: section() for name, section in _SECTIONS.items()}
+
+
+def plan_of(sections: Mapping[str, Mapping[str, Any]]) -> PrecisionPlan:
+    """Build a plan from typed values by section, without validating them again."""
+    built = dict(_EMPTY)
+    for name, values in sections.items():
+        if values:
+            built[name] = _SECTIONS[name].model_construct(**values)
+    return PrecisionPlan.model_construct(**built, origins={})
+
+
+def megatron_row(row: Mapping[str, Any]) -> tuple[PrecisionPlan, Parsed]:
+    """Plan of a row whose ``argv`` is Megatron's.
+
+    What the row does not declare stays unknown; a declared but empty ``env`` is known to be empty.
+    """
+    versions = dict(row.get("versions") or {})
+    parsed = parse(row.get("argv") or (), parser_at(versions.get("megatron_core", DEFAULT_VERSION)))
+    sections: dict[str, dict[str, Any]] = {
+        "hardware": _hardware(row),
+        "software": {"framework": row.get("framework"), **versions},
+    }
+    for field, value in parsed.values.items():
+        section, _, name = field.partition(".")
+        sections.setdefault(section, {})[name] = value
+    if row.get("env") is not None:
+        sections["env"] = {"train_actor": dict(row["env"])}
+    return plan_of(sections), parsed
+
+
+def _hardware(row: Mapping[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "gpu": row.get("gpu"),
+        "compute_capability": row.get("compute_capability"),
+        "platform": row.get("platform"),
+    }
+    if row.get("world_size") is not None:
+        found.update(nodes=1, gpus_per_node=row["world_size"])
+    return found
