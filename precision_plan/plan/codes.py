@@ -61,6 +61,9 @@ _CODES = (
          "${...} names a key that no layer sets, or a resolver that recipes may not call."),
     Code("PP015", "refused-construct", "error", True, "The recipe asks for code to be run",
          "Recipes are data: _target_ and YAML tags that construct objects are refused."),
+    Code("PP016", "unusable-defaults", "error", True, "A defaults list cannot be followed",
+         "Entries of a defaults list are 'group: choice', 'override /group: choice', a name or "
+         "_self_; a group stands in the lists once, and overrides end a list."),
     Code("PP020", "suppression-without-reason", "error", False, "A suppression gives no reason",
          "Whoever reads the comment later must know why the finding does not matter."),
     Code("PP021", "unused-suppression", "warning", False, "A suppression silences nothing",

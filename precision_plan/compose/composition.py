@@ -1,0 +1,34 @@
+"""What composing a recipe gives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from precision_plan.plan.diagnostic import Diagnostic
+from precision_plan.plan.origin import Origin
+from precision_plan.plan.suppression import Suppression
+
+
+@dataclass(frozen=True, slots=True)
+class Composition:
+    """A recipe with its groups and overrides merged, not yet checked against the schema.
+
+    ``data`` holds the sections as plain mappings, ``origins`` the position of every section and
+    key by dotted name. ``texts`` keeps how numbers were written (``12.10`` is not ``12.1`` where
+    a version is meant). ``choices`` maps each group to the choice made, ``options`` holds the
+    top-level switches that are no part of a plan (``dry_run``, ``launcher``), ``files`` the files
+    read, in order. ``recipe`` is the position of the recipe file, ``None`` without a recipe.
+    """
+
+    name: str
+    data: Mapping[str, Any]
+    origins: Mapping[str, Origin]
+    suppressions: tuple[Suppression, ...] = ()
+    diagnostics: tuple[Diagnostic, ...] = ()
+    files: tuple[str, ...] = ()
+    choices: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
+    texts: Mapping[str, str] = field(default_factory=dict)
+    recipe: Origin | None = None

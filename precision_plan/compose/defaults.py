@@ -1,0 +1,404 @@
+"""Expands defaults lists into an ordered list of files, by the rules of Hydra.
+
+Hydra's own expansion stops at the first problem, forgets where an entry stands and takes most of
+a start-up to import. This one follows the same rules (held to them by tests that compare the
+result with ``hydra.compose``), keeps the position of every entry and goes on after a problem.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from precision_plan.compose.document import Document, read_document
+from precision_plan.compose.entries import Entry
+from precision_plan.compose.overrides import Override
+from precision_plan.compose.reading import display_path
+from precision_plan.compose.search_path import PRIMARY, RECIPE_GROUP, SearchPath
+from precision_plan.compose.suggest import closest, listed
+from precision_plan.plan.codes import compose_diagnostic
+from precision_plan.plan.diagnostic import Because, Diagnostic, Fix
+from precision_plan.plan.origin import Origin
+
+_SELF = Entry("self", "_self_")
+_INTERPOLATION = re.compile(r"\$\{([^}]*)\}")
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """One file in the order of composition; ``package`` is the dotted key that it fills."""
+
+    document: Document
+    package: str
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class Expansion:
+    """The layers, first to last, and the choice made for each group."""
+
+    layers: tuple[Layer, ...]
+    choices: Mapping[str, str]
+    problems: tuple[Diagnostic, ...]
+
+
+def expand(search_path: SearchPath, overrides: Sequence[Override]) -> Expansion:
+    """Expand the primary config under the group overrides among ``overrides``."""
+    expander = _Expander(search_path, overrides)
+    root = _Node(Entry("config", PRIMARY), "", "")
+    layers = expander.expand(root, ())
+    expander.report_unused()
+    chosen = {key: name for key, name in reversed(expander.known.items()) if name is not None}
+    return Expansion(tuple(layers), chosen, tuple(expander.problems))
+
+
+@dataclass(slots=True)
+class _Node:
+    """A defaults list entry at its place: the group path and package of the list that holds it."""
+
+    entry: Entry
+    base: str
+    parent_package: str
+    header: str | None = None
+
+    def __post_init__(self) -> None:
+        package = self.entry.package
+        if package is not None and "_group_" in package:
+            resolved = package.replace("_group_", self.group.replace("/", "."))
+            self.entry = replace(self.entry, package=f"_global_.{resolved}")
+
+    @property
+    def group(self) -> str:
+        """Absolute path of the group."""
+        name = self.entry.name
+        absolute, name = name.startswith("/"), name.removeprefix("/")
+        if self.entry.kind == "config":
+            name = name.rpartition("/")[0]
+        if absolute or not self.base:
+            return name
+        return f"{self.base}/{name}" if name else self.base
+
+    @property
+    def choice(self) -> str | None:
+        if self.entry.kind == "config":
+            return self.entry.name.rpartition("/")[2]
+        return self.entry.value if isinstance(self.entry.value, str) else None
+
+    @property
+    def config_path(self) -> str:
+        group = self.group
+        return f"{group}/{self.choice}" if group else str(self.choice)
+
+    @property
+    def override_key(self) -> str:
+        """What an override must name to change this entry: ``group`` or ``group@package``."""
+        package = self.final_package(use_header=False)
+        if package == self.group.replace("/", "."):
+            return self.group
+        return f"{self.group}@{package or '_global_'}"
+
+    def final_package(self, use_header: bool = True) -> str:
+        package = self.entry.package
+        if package is None and use_header:
+            package = self.header
+        if package is None:
+            relative = self.entry.name.removeprefix("/")
+            if self.entry.kind == "config":
+                relative = relative.rpartition("/")[0]
+            package = relative.replace("/", ".")
+        whole = ".".join(part for part in (self.parent_package, package) if part)
+        head, found, tail = whole.rpartition("_global_")
+        return tail.removeprefix(".") if found else head + tail
+
+
+class _Expander:
+    def __init__(self, search_path: SearchPath, overrides: Sequence[Override]) -> None:
+        self.search_path = search_path
+        self.problems: list[Diagnostic] = []
+        self.known: dict[str, str | None] = {}
+        self.placed: dict[str, Entry] = {}
+        self.appended: list[Entry] = []
+        self.asked: dict[str, tuple[str | tuple[str, ...] | None, Origin]] = {}
+        self.deleted: dict[str, tuple[str | None, Origin]] = {}
+        self.used: set[str] = set()
+        for override in overrides:
+            self._take(override)
+
+    def _take(self, override: Override) -> None:
+        """Sort a group override into what it asks for."""
+        value = override.value
+        choice = tuple(value) if isinstance(value, list) else value
+        key = override.key if override.package is None else f"{override.key}@{override.package}"
+        if override.kind == "delete":
+            self.deleted[key] = (choice if isinstance(choice, str) else None, override.origin)
+        elif override.kind == "add":
+            package = "" if override.package == "_here_" else override.package
+            self.appended.append(
+                Entry("group", override.key, choice, package, appended=True, origin=override.origin)
+            )
+        else:
+            self.asked[key] = (choice, override.origin)
+
+    # -- the tree ---------------------------------------------------------------------------
+
+    def expand(self, node: _Node, chain: tuple[str, ...]) -> list[Layer]:
+        """Layers of ``node`` and of what it includes; ``chain`` holds the files above it."""
+        is_root = not chain
+        key = node.override_key
+        is_group = node.entry.kind == "group"
+        if is_group and key in self.deleted and self.deleted[key][0] in (None, node.choice):
+            self.used.add(f"~{key}")
+            return []
+        if is_group and not self._settle(node, key):
+            return []
+        if is_group and node.choice is None:
+            return []
+        if node.choice == "???":
+            self._missing_choice(node)
+            return []
+        document = self._load(node)
+        if document is None:
+            return []
+        path = node.config_path
+        if path in chain:
+            self._cycle(node, (*chain[chain.index(path) :], path))
+            return []
+        node.header = _header(document, path)
+        entries = self._entries(document, is_root)
+        self._note_overrides(node, entries, document)
+        layer = Layer(document, node.final_package(), self._label(node))
+        if not any(entry.kind == "self" or not entry.override for entry in entries):
+            return [layer]
+        return self._children(node, layer, entries, (*chain, path))
+
+    def _children(
+        self, node: _Node, own: Layer, entries: Sequence[Entry], chain: tuple[str, ...]
+    ) -> list[Layer]:
+        """Expand entries last to first: a later entry's overrides reach the earlier ones."""
+        parts: list[list[Layer]] = []
+        deferred: list[tuple[int, _Node]] = []
+        for entry in reversed(entries):
+            if entry.kind == "self":
+                parts.append([own])
+                continue
+            if entry.override:
+                continue
+            child = self._place(entry, node)
+            names = child.entry.value
+            if isinstance(names, tuple):
+                parts.append(self._options(child, names, node, chain))
+            elif "${" in (child.entry.name if child.entry.kind == "config" else names or ""):
+                deferred.append((len(parts), child))
+                parts.append([])
+            else:
+                parts.append(self.expand(child, chain))
+        for index, child in deferred:
+            if self._interpolate(child):
+                parts[index] = self.expand(child, chain)
+        return [layer for part in reversed(parts) for layer in part]
+
+    def _place(self, entry: Entry, parent: _Node) -> _Node:
+        node = _Node(entry, parent.group, parent.final_package())
+        key = node.override_key
+        if entry.kind == "group" and key in self.asked:
+            choice, origin = self.asked[key]
+            node.entry = replace(node.entry, value=choice, origin=origin)
+            self.used.add(key)
+        return node
+
+    def _options(
+        self, child: _Node, names: tuple[str, ...], parent: _Node, chain: tuple[str, ...]
+    ) -> list[Layer]:
+        parts = []
+        for name in reversed(names):
+            entry = Entry(
+                "config",
+                f"{child.entry.name}/{name}",
+                package=child.entry.package,
+                optional=child.entry.optional,
+                origin=child.entry.origin,
+            )
+            parts.append(self.expand(_Node(entry, parent.group, parent.final_package()), chain))
+        return [layer for part in reversed(parts) for layer in part]
+
+    def _entries(self, document: Document, is_root: bool) -> Sequence[Entry]:
+        """The entries with ``_self_`` made explicit; the root also has those that were appended."""
+        entries = list(document.entries)
+        if not entries and not (is_root and self.appended):
+            return ()
+        selves = [entry for entry in entries if entry.kind == "self"]
+        for extra in selves[1:]:
+            self._problem("PP016", "_self_ appears twice in the defaults list", extra.origin,
+                          "keep one")  # fmt: skip
+            entries.remove(extra)
+        if not entries or (not selves and any(not entry.override for entry in entries)):
+            entries.append(_SELF)
+        if is_root:
+            entries.extend(self.appended)
+        return entries
+
+    def _note_overrides(self, node: _Node, entries: Iterable[Entry], document: Document) -> None:
+        seen: Entry | None = None
+        for entry in entries:
+            if entry.override:
+                seen = entry
+                if entry.name.removeprefix("/").startswith("hydra/"):
+                    continue
+                placed = _Node(entry, node.group, node.final_package())
+                self.asked.setdefault(placed.override_key, (entry.value, entry.origin))
+            elif seen is not None and entry.kind != "self" and not entry.appended:
+                self._problem(
+                    "PP016",
+                    f"'override {seen.name}' stands before '{entry.name}'; overrides end the list",
+                    seen.origin,
+                    "move it to the end of the defaults list",
+                )
+
+    # -- single entries ---------------------------------------------------------------------
+
+    def _settle(self, node: _Node, key: str) -> bool:
+        """Note the choice of a group; false if another entry has placed the group already.
+
+        The tree is walked last to first, so it is the entry placed before that is one too many.
+        """
+        if key not in self.placed:
+            self.known[key] = node.choice
+            self.placed[key] = node.entry
+            return True
+        extra, choice = self.placed[key], self.known[key]
+        if choice is None and node.choice is None:
+            return True
+        text = f"{key}={_shown(choice)}"
+        by_hand = extra.origin.layer == "override"
+        fix = text if by_hand else f"- override /{key}: {_shown(choice)}"
+        self._problem(
+            "PP016",
+            f"the defaults lists have an entry for {key} already",
+            extra.origin,
+            f"write '{fix}'" + ("" if by_hand else " at the end of the list"),
+            because=(Because(f"{key}: {_shown(node.choice)}", origin=node.entry.origin),),
+        )
+        return False
+
+    def _load(self, node: _Node) -> Document | None:
+        path = self.search_path.find(node.config_path)
+        if path is not None:
+            return read_document(path, display_path(path))
+        if not node.entry.optional:
+            self._not_found(node)
+        return None
+
+    def _not_found(self, node: _Node) -> None:
+        group, choice = node.group, node.choice or ""
+        if not group:
+            message = f"no folder of the search path holds {node.config_path}.yaml"
+            folders = ", ".join(display_path(folder) for folder in self.search_path.folders)
+            self._problem("PP006", message, node.entry.origin,
+                          because=(Because(f"searched: {folders}"),))  # fmt: skip
+            return
+        choices = self.search_path.choices(group)
+        what = "recipe" if group == RECIPE_GROUP else f"choice for {group}"
+        near = closest(choice, choices)
+        fix = f"did you mean {near}?" if near else None
+        because = (
+            (Because(f"there are: {listed(choices)}"),)
+            if choices
+            else (Because(f"no folder of the search path has a folder {group}"),)
+        )
+        self._problem(
+            "PP006", f"there is no {what} named {choice!r}", node.entry.origin, fix, because=because
+        )
+
+    def _missing_choice(self, node: _Node) -> None:
+        choices = self.search_path.choices(node.group)
+        self._problem(
+            "PP006",
+            f"a choice for {node.group} must be made",
+            node.entry.origin,
+            f"add {node.override_key}=... ({listed(choices)})",
+        )
+
+    def _cycle(self, node: _Node, chain: tuple[str, ...]) -> None:
+        self._problem(
+            "PP007",
+            f"defaults lists include each other: {' -> '.join(chain)}",
+            node.entry.origin,
+            "remove one of these entries",
+        )
+
+    def _interpolate(self, node: _Node) -> bool:
+        """Replace ``${group}`` in an entry by the choice made for that group."""
+        text = node.entry.name if node.entry.kind == "config" else str(node.entry.value)
+        unknown = [name for name in _INTERPOLATION.findall(text) if not self.known.get(name)]
+        if unknown:
+            self._problem(
+                "PP014",
+                f"{text} names {unknown[0]}, for which no choice is made",
+                node.entry.origin,
+                f"known here: {listed(sorted(key for key, name in self.known.items() if name))}",
+            )
+            return False
+        text = _INTERPOLATION.sub(lambda match: str(self.known[match[1]]), text)
+        if node.entry.kind == "config":
+            node.entry = replace(node.entry, name=text)
+        else:
+            node.entry = replace(node.entry, value=text)
+        return True
+
+    def _label(self, node: _Node) -> str:
+        path = node.config_path
+        if path == PRIMARY:
+            return "config"
+        if node.group == RECIPE_GROUP and node.entry.appended:
+            return "recipe"
+        if node.entry.kind == "group":
+            return f"{node.override_key}={node.choice}"
+        return f"{node.group}={node.choice}" if node.group else path
+
+    def report_unused(self) -> None:
+        """Report group overrides that met no entry to change."""
+        for key, (choice, origin) in self.asked.items():
+            if key in self.used:
+                continue
+            group = key.partition("@")[0]
+            near = [known for known in self.known if known.partition("@")[0] == group]
+            absolute = group.rpartition("/")[2]
+            if near:
+                fix = f"name {listed(near)}"
+            elif absolute in self.known and origin.layer != "override":
+                fix = f"write '- override /{absolute}: {_shown(choice)}' with the slash"
+            else:
+                fix = f"write +{key}={_shown(choice)}"
+            self._problem("PP016", f"no defaults list has an entry {key} to override", origin, fix)
+        for key, (name, origin) in self.deleted.items():
+            if f"~{key}" not in self.used:
+                text = key if name is None else f"{key}={name}"
+                self._problem("PP016", f"no defaults list has an entry {text} to remove", origin)
+
+    def _problem(
+        self,
+        code: str,
+        message: str,
+        origin: Origin,
+        fix: str | None = None,
+        because: tuple[Because, ...] = (),
+    ) -> None:
+        fixes = (Fix(fix),) if fix else ()
+        self.problems.append(compose_diagnostic(code, message, origin, because=because, fix=fixes))
+
+
+def _header(document: Document, config_path: str) -> str | None:
+    """Package header as an absolute package; a recipe without one is global."""
+    header = document.package
+    if header is None:
+        return "_global_" if config_path.startswith(f"{RECIPE_GROUP}/") else None
+    if header == "_global_" or header.startswith("_global_."):
+        return header
+    return f"_global_.{header}"
+
+
+def _shown(choice: str | tuple[str, ...] | None) -> str:
+    if choice is None:
+        return "null"
+    return choice if isinstance(choice, str) else f"[{','.join(choice)}]"

@@ -1,0 +1,138 @@
+"""Finds the recipes and group files below the paths that a person names."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from precision_plan.compose.reading import FILE_LIMIT
+from precision_plan.compose.search_path import PRIMARY
+from precision_plan.plan import SECTIONS
+
+_SUFFIXES = (".yaml", ".yml")
+_RECIPE_FOLDER = "recipes"
+_HEADER = re.compile(r"^\s*#\s*@package\s+_global_\b", re.MULTILINE)
+_TOP_LEVEL_KEY = re.compile(r"^([A-Za-z_][\w-]*)[ \t]*:(?=\s|$)", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One file to check.
+
+    ``section`` is set for a group file (``hardware/h100.yaml`` of a configuration folder): the
+    plan section that it fills. ``conf`` is the configuration folder that the file lies in, and
+    ``None`` for a recipe that lies elsewhere.
+    """
+
+    path: Path
+    section: str | None = None
+    conf: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Discovery:
+    """What lies below the named paths, in sorted order within each.
+
+    ``skipped`` are YAML files that are neither recipes nor group files; ``missing`` are paths that
+    do not exist, ``foreign`` files that were named but are no YAML by their suffix.
+    """
+
+    candidates: tuple[Candidate, ...]
+    skipped: tuple[Path, ...]
+    missing: tuple[Path, ...]
+    foreign: tuple[Path, ...]
+
+
+def discover(paths: Iterable[str | Path]) -> Discovery:
+    """Look below ``paths``: a file is taken as named, a folder is searched recursively.
+
+    A YAML file of a folder is a recipe if it has a ``# @package _global_`` line or a ``recipe:``
+    block, or if at least half of its top-level keys are sections of the plan. Hidden folders are
+    left out, links to folders are not followed, and a file is taken once.
+    """
+    candidates: dict[str, Candidate] = {}
+    skipped: dict[str, Path] = {}
+    missing: list[Path] = []
+    foreign: list[Path] = []
+    for path in map(Path, paths):
+        if path.is_dir():
+            for file in _yaml_files(path):
+                candidate = _candidate(file)
+                if candidate is not None:
+                    candidates.setdefault(os.path.realpath(file), candidate)
+                elif not _is_primary(file):
+                    skipped.setdefault(os.path.realpath(file), file)
+        elif not os.path.lexists(path):
+            missing.append(path)
+        elif path.suffix not in _SUFFIXES:
+            foreign.append(path)
+        else:
+            named = _group_file(path) or Candidate(path, conf=_conf_of_recipe(path))
+            candidates[os.path.realpath(path)] = named
+    left_out = tuple(file for key, file in skipped.items() if key not in candidates)
+    return Discovery(tuple(candidates.values()), left_out, tuple(missing), tuple(foreign))
+
+
+def _yaml_files(folder: Path) -> Iterator[Path]:
+    for root, folders, files in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith((".", "__")))
+        for name in sorted(files):
+            if name.endswith(_SUFFIXES):
+                yield Path(root, name)
+
+
+def _candidate(file: Path) -> Candidate | None:
+    group = _group_file(file)
+    if group is not None:
+        return group
+    conf = _conf_of_recipe(file)
+    if conf is not None or looks_like_recipe(_beginning(file)):
+        return Candidate(file, conf=conf)
+    return None
+
+
+def _is_primary(file: Path) -> bool:
+    """True for the config that every recipe of its folder is composed with, and so checked."""
+    return file.name == f"{PRIMARY}.yaml" and _is_conf(file.absolute().parent)
+
+
+def looks_like_recipe(text: str) -> bool:
+    """True if the text of a YAML file has the marks of a recipe; it need not parse."""
+    if _HEADER.search(text):
+        return True
+    keys = set(_TOP_LEVEL_KEY.findall(text)) - {"defaults"}
+    known = keys.intersection(SECTIONS)
+    return "recipe" in keys or (bool(known) and 2 * len(known) >= len(keys))
+
+
+def _beginning(file: Path) -> str:
+    """The text of a file; empty if it cannot be read or is larger than any recipe."""
+    try:
+        if not file.is_file() or file.stat().st_size > FILE_LIMIT:
+            return ""
+        return file.read_bytes().decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+def _group_file(file: Path) -> Candidate | None:
+    """``CONF/SECTION/NAME.yaml``, where CONF is a configuration folder."""
+    folder = file.absolute().parent
+    if folder.name in SECTIONS and _is_conf(folder.parent):
+        return Candidate(file, folder.name, folder.parent)
+    return None
+
+
+def _conf_of_recipe(file: Path) -> Path | None:
+    """The configuration folder whose ``recipes`` folder holds ``file``."""
+    for folder in file.absolute().parents:
+        if folder.name == _RECIPE_FOLDER and _is_conf(folder.parent):
+            return folder.parent
+    return None
+
+
+def _is_conf(folder: Path) -> bool:
+    return (folder / f"{PRIMARY}.yaml").is_file() and (folder / _RECIPE_FOLDER).is_dir()

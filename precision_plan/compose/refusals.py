@@ -1,0 +1,321 @@
+"""Puts the schema's refusals into words: what, where, and what was probably meant."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from pydantic import ValidationError
+
+from precision_plan.compose.composition import Composition
+from precision_plan.compose.suggest import closest, listed
+from precision_plan.facts.value_notes import ValueNote, value_notes
+from precision_plan.plan.base import Section
+from precision_plan.plan.codes import compose_diagnostic
+from precision_plan.plan.diagnostic import Diagnostic, Fix
+from precision_plan.plan.origin import UNKNOWN, Origin
+from precision_plan.plan.precision_plan import PrecisionPlan
+
+_TYPES = {
+    "bool_type": "true or false",
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "string_type": "a text",
+    "tuple_type": "a list",
+    "list_type": "a list",
+    "mapping_type": "a mapping",
+    "dict_type": "a mapping",
+    "model_type": "a mapping",
+    "model_attributes_type": "a mapping",
+}
+_BOUNDS = {
+    "greater_than": ("more than", "gt"),
+    "greater_than_equal": ("at least", "ge"),
+    "less_than": ("less than", "lt"),
+    "less_than_equal": ("at most", "le"),
+    "string_pattern_mismatch": ("a text of the form", "pattern"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """One refused key or value at ``path`` of the data.
+
+    ``text`` is set where the value is fine once it is taken as it was written (a version number
+    that YAML reads as a float). ``invalid`` names the plan fields whose value is not known.
+    """
+
+    path: tuple[Any, ...]
+    diagnostic: Diagnostic
+    invalid: tuple[str, ...] = ()
+    text: str | None = None
+
+
+def refusals(
+    error: ValidationError, data: Mapping[str, Any], composition: Composition
+) -> Iterator[Refusal]:
+    """One refusal for each key that ``error`` is about."""
+    grouped: dict[tuple[Any, ...], list[Any]] = {}
+    for item in error.errors(include_url=False, include_context=True, include_input=False):
+        grouped.setdefault(_path(data, item["loc"]), []).append(item)
+    for path, items in grouped.items():
+        yield _refusal(path, items, _at(data, path), composition)
+
+
+def _path(data: Any, loc: Sequence[Any]) -> tuple[Any, ...]:
+    """The part of pydantic's location that leads through the data (it names union arms too)."""
+    path: list[Any] = []
+    node = data
+    for part in loc:
+        in_list = isinstance(node, list) and isinstance(part, int) and part < len(node)
+        if not in_list and not (isinstance(node, dict) and part in node):
+            break
+        node = node[part]
+        path.append(part)
+    return tuple(path)
+
+
+def _at(data: Any, path: Iterable[Any]) -> Any:
+    for part in path:
+        data = data[part]
+    return data
+
+
+def _refusal(
+    path: tuple[Any, ...], items: Sequence[Any], value: Any, composition: Composition
+) -> Refusal:
+    field = ".".join(map(str, path))
+    origin = _origin(composition, field)
+    kinds = {item["type"] for item in items}
+    if kinds & {"extra_forbidden", "invalid_key"}:
+        return _unknown(path, field, origin)
+    written = composition.texts.get(field)
+    if "string_type" in kinds and written is not None:
+        diagnostic = _wrong_type(field, items, value, origin)
+        return Refusal(path, diagnostic, text=written)
+    whole = _whole(path)
+    named = ".".join(map(str, whole))
+    choices = _choices(path)
+    note = value_notes().get((named, str(value)))
+    if note is not None:
+        diagnostic = _noted(note, named, origin)
+    elif choices and not isinstance(value, (dict, list)):
+        diagnostic = _no_choice(named, value, choices, origin)
+    elif len(path) == 1 and kinds & {"model_type", "model_attributes_type"}:
+        diagnostic = compose_diagnostic(
+            "PP005",
+            f"{field} is {_shown(value)}; a mapping of keys belongs here",
+            origin,
+            field=field,
+            fix=(Fix(f"write 'key: value' lines below {field}:"),),
+        )
+    elif kinds & _TYPES.keys():
+        diagnostic = _wrong_type(field, items, value, origin)
+    else:
+        diagnostic = _out_of_bounds(field, items[0], value, origin)
+    return Refusal(whole, diagnostic, (named,))
+
+
+# -- unknown keys ---------------------------------------------------------------------------
+
+
+def _unknown(path: tuple[Any, ...], field: str, origin: Origin) -> Refusal:
+    near = _probable(path)
+    what = "section" if len(path) == 1 else "key"
+    holder = _model(path[:-1])
+    fixes: tuple[Fix, ...]
+    if near is not None:
+        fixes = (Fix(f"did you mean {near}?"),)
+    elif holder is not None:
+        fixes = (Fix(f"known here: {listed(_keys(holder))}"),)
+    else:
+        fixes = ()
+    diagnostic = compose_diagnostic(
+        "PP002", f"the plan has no {what} {field}", origin, field=field, fix=fixes
+    )
+    invalid = (near,) if near is not None and near.count(".") == 1 else ()
+    return Refusal(path, diagnostic, invalid)
+
+
+def _probable(path: tuple[Any, ...]) -> str | None:
+    """The field that an unknown key was probably meant to be.
+
+    In this order: a flag or variable name of an upstream program, the same key in another
+    section, a similar key in this section, a similar key anywhere.
+    """
+    key = str(path[-1])
+    word = key.lstrip("-").removeprefix("vllm-").removeprefix("vllm_").replace("-", "_").lower()
+    if len(path) == 1:
+        found = _elsewhere(word) or _from_flag(key)
+        return found or closest(word, _keys(PrecisionPlan))
+    parent = ".".join(map(str, path[:-1]))
+    holder = _model(path[:-1])
+    siblings = _keys(holder) if holder is not None else ()
+    if word in siblings:
+        return f"{parent}.{word}"
+    if key.isupper() and len(path) == 2:
+        return f"env.all.{key}"
+    if (found := _elsewhere(word) or _from_flag(key)) is not None:
+        return found
+    if (near := closest(word, siblings, cutoff=0.7)) is not None:
+        return f"{parent}.{near}"
+    fields = {name: section for section, name in _fields()}
+    near = closest(word, fields, cutoff=0.8)
+    return f"{fields[near]}.{near}" if near is not None else None
+
+
+def _elsewhere(word: str) -> str | None:
+    return next((f"{section}.{name}" for section, name in _fields() if name == word), None)
+
+
+def _from_flag(key: str) -> str | None:
+    """The field behind a Megatron flag (``--fp8-format``) or its dest (``fp8``)."""
+    from precision_plan.facts.megatron import megatron_flags
+
+    flag_text = "--" + key.lstrip("-").replace("_", "-")
+    for flag in megatron_flags():
+        if flag.dest == key or flag_text in flag.flags:
+            return flag.field
+    return None
+
+
+def _fields() -> Iterator[tuple[str, str]]:
+    for section in _keys(PrecisionPlan):
+        model = _model((section,))
+        for name in _keys(model) if model is not None else ():
+            yield section, name
+
+
+def _keys(model: type[Section]) -> tuple[str, ...]:
+    return tuple(name for name in model.model_fields if name != "origins")
+
+
+# -- refused values -------------------------------------------------------------------------
+
+
+def _no_choice(field: str, value: Any, choices: tuple[str, ...], origin: Origin) -> Diagnostic:
+    near = closest(str(value), choices)
+    fixes = (Fix(f"did you mean {near}?"),) if near else ()
+    return compose_diagnostic(
+        "PP003",
+        f"{field} does not take {_shown(value)}; it takes {listed(choices, limit=24)}",
+        origin,
+        field=field,
+        fix=fixes,
+    )
+
+
+def _noted(note: ValueNote, field: str, origin: Origin) -> Diagnostic:
+    diagnostic = compose_diagnostic(
+        "PP003",
+        f"{field} does not take {note.value}: {note.why}",
+        origin,
+        field=field,
+        fix=tuple(Fix(text) for text in note.fix),
+        source=note.source,
+    )
+    return diagnostic
+
+
+def _wrong_type(field: str, items: Sequence[Any], value: Any, origin: Origin) -> Diagnostic:
+    wanted = " or ".join(
+        dict.fromkeys(_TYPES[item["type"]] for item in items if item["type"] in _TYPES)
+    )
+    fixes: tuple[Fix, ...] = ()
+    if isinstance(value, bool) and "a text" in wanted:
+        fixes = (Fix('write "1", "0", "true" or "false" in quotes, as the program expects'),)
+    elif isinstance(value, str) and "true or false" in wanted:
+        fixes = (Fix("write true or false without quotes"),)
+    elif isinstance(value, str) and "number" in wanted:
+        fixes = (Fix("write the number without quotes"),)
+    return compose_diagnostic(
+        "PP004",
+        f"{field} is {_shown(value)}; it takes {wanted}",
+        origin,
+        field=field,
+        fix=fixes,
+    )
+
+
+def _out_of_bounds(field: str, item: Any, value: Any, origin: Origin) -> Diagnostic:
+    context = item.get("ctx", {})
+    if item["type"] in _BOUNDS:
+        words, name = _BOUNDS[item["type"]]
+        wanted = f"it takes {words} {context.get(name)}"
+    else:
+        wanted = str(item["msg"]).lower()
+    return compose_diagnostic("PP003", f"{field} is {_shown(value)}; {wanted}", origin, field=field)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if value is None:
+        return "null"
+    if isinstance(value, dict):
+        return "a mapping"
+    if isinstance(value, list):
+        return "a list"
+    text = str(value)
+    text = text if len(text) <= 60 else f"{text[:57]}..."
+    return repr(text) if isinstance(value, str) else text
+
+
+# -- the schema -----------------------------------------------------------------------------
+
+
+def _model(path: Sequence[Any]) -> type[Section] | None:
+    """The section class at ``path``; ``None`` where the path leads into a value."""
+    model: type[Section] = PrecisionPlan
+    for part in path:
+        info = model.model_fields.get(str(part))
+        inner = next((arm for arm in _arms(info.annotation if info else None)
+                      if isinstance(arm, type) and issubclass(arm, Section)), None)  # fmt: skip
+        if inner is None:
+            return None
+        model = inner
+    return model
+
+
+def _choices(path: Sequence[Any]) -> tuple[str, ...]:
+    """The values that the field at ``path`` takes, if they are listed."""
+    model = _model(path[:-1])
+    info = model.model_fields.get(str(path[-1])) if model is not None else None
+    if info is None:
+        return ()
+    return tuple(
+        str(choice)
+        for arm in _arms(info.annotation)
+        if get_origin(arm) is Literal
+        for choice in get_args(arm)
+    )
+
+
+def _arms(annotation: Any) -> Iterator[Any]:
+    """The alternatives of a type, without ``Annotated`` and ``None``."""
+    if get_origin(annotation) is Annotated:
+        yield from _arms(get_args(annotation)[0])
+    elif get_origin(annotation) in (Union, types.UnionType):
+        for arm in get_args(annotation):
+            yield from _arms(arm)
+    elif annotation not in (None, type(None)):
+        yield annotation
+
+
+def _whole(path: tuple[Any, ...]) -> tuple[Any, ...]:
+    """``path`` up to the first list: a list is refused as a whole."""
+    for index, part in enumerate(path):
+        if isinstance(part, int):
+            return path[:index]
+    return path
+
+
+def _origin(composition: Composition, field: str) -> Origin:
+    while field:
+        if (found := composition.origins.get(field)) is not None:
+            return found
+        field = field.rpartition(".")[0]
+    return UNKNOWN

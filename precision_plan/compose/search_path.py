@@ -1,0 +1,105 @@
+"""Where recipes and group choices lie: a list of folders, of which the first with a file wins."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+RECIPE_GROUP = "recipe"
+"""The group of ``+recipe=NAME``; its files lie in the folder ``recipes``."""
+_RECIPE_FOLDER = "recipes"
+PRIMARY = "config"
+"""Name of the primary config: ``config.yaml``."""
+
+_SUFFIXES = (".yaml", ".yml")
+_PACKAGE = Path(__file__).resolve().parents[1]
+
+
+def conf_folder(explicit: str | os.PathLike[str] | None = None) -> Path:
+    """The configuration folder to use.
+
+    ``explicit`` if given; else ``./conf`` if it holds ``config.yaml`` and ``recipes/`` (a bare
+    ``config.yaml`` may belong to another program); else the installed copy, or the repository's
+    own when the package runs from a checkout.
+    """
+    if explicit is not None:
+        return Path(explicit)
+    local = Path("conf")
+    if (local / f"{PRIMARY}.yaml").is_file() and (local / _RECIPE_FOLDER).is_dir():
+        return local.absolute()
+    installed = _PACKAGE / "conf"
+    return installed if installed.is_dir() else _PACKAGE.parent / "conf"
+
+
+class SearchPath:
+    """Folders that hold ``config.yaml``, ``recipes/`` and one folder per group."""
+
+    def __init__(self, folders: Iterable[Path], recipe_folders: Iterable[Path] = ()) -> None:
+        self.folders = tuple(folders)
+        self._recipe_folders = (*recipe_folders, *(each / _RECIPE_FOLDER for each in self.folders))
+
+    def beside(self, recipe: Path) -> SearchPath:
+        """The same, with the folder of ``recipe`` searched first for recipes."""
+        return SearchPath(self.folders, (recipe.parent,))
+
+    def find(self, config_path: str) -> Path | None:
+        """The file of ``group/choice`` or of a top-level config; ``None`` if no folder has it.
+
+        A recipe may also be named by the path of a YAML file.
+        """
+        group, _, rest = config_path.partition("/")
+        if group == RECIPE_GROUP and rest:
+            return _first(self._recipe_folders, rest) or _named_file(rest)
+        return _first(self.folders, config_path)
+
+    def is_group(self, group: str) -> bool:
+        """True if some folder has files for ``group``."""
+        return any(folder.is_dir() for folder in self._of(group))
+
+    def choices(self, group: str) -> tuple[str, ...]:
+        """Sorted names of the choices of ``group``; empty if there is no such group."""
+        names: set[str] = set()
+        for folder in self._of(group):
+            try:
+                names.update(
+                    entry.name[: -len(".yaml")]
+                    for entry in os.scandir(folder)
+                    if entry.name.endswith(".yaml")
+                )
+            except OSError:
+                continue
+        return tuple(sorted(names))
+
+    def groups(self) -> tuple[str, ...]:
+        """Sorted names of the top-level groups, ``recipe`` among them."""
+        names: set[str] = set()
+        for folder in self.folders:
+            try:
+                names.update(entry.name for entry in os.scandir(folder) if entry.is_dir())
+            except OSError:
+                continue
+        names = {RECIPE_GROUP if name == _RECIPE_FOLDER else name for name in names}
+        return tuple(sorted(name for name in names if not name.startswith((".", "_"))))
+
+    def _of(self, group: str) -> tuple[Path, ...]:
+        first, _, rest = group.partition("/")
+        if first != RECIPE_GROUP:
+            return tuple(folder / group for folder in self.folders)
+        return tuple(folder / rest for folder in self._recipe_folders)
+
+
+def _first(folders: Iterable[Path], name: str) -> Path | None:
+    file_name = name if name.endswith(_SUFFIXES) else f"{name}.yaml"
+    for folder in folders:
+        path = folder / file_name
+        if os.path.lexists(path):  # a broken link is found, and reading it says what is wrong
+            return path
+    return None
+
+
+def _named_file(text: str) -> Path | None:
+    if not text.endswith(_SUFFIXES) and os.sep not in text:
+        return None
+    path = Path(text)
+    return path if os.path.lexists(path) and not path.is_dir() else None
