@@ -7,14 +7,18 @@ checks any number of recipes and stops before lowering.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING
 
+from pydantic import ValidationError
+
 from precision_plan.compose import Composer, build_plan
-from precision_plan.plan import UNKNOWN, Diagnostic, Origin, PrecisionPlan
-from precision_plan.plan.codes import is_broken_input
+from precision_plan.compose.discovery import discover
+from precision_plan.compose.reading import display_path
+from precision_plan.plan import Diagnostic, Fix, Origin, PrecisionPlan
+from precision_plan.plan.codes import compose_diagnostic, is_broken_input
 from precision_plan.plan.compiled import Compiled, LintReport
 from precision_plan.plan.target import PACKAGES
 from precision_plan.rules import engine
@@ -117,3 +121,135 @@ def _check(
 def _check_profile(profile: str) -> None:
     if profile not in PROFILES:
         raise ValueError(f"there is no profile {profile!r}; known: {', '.join(PROFILES)}")
+
+
+def lint(
+    paths: Iterable[str | Path],
+    *,
+    profile: Profile = "ci",
+    target: Mapping[str, str] | None = None,
+    conf_dir: str | Path | None = None,
+    search_paths: Sequence[str | Path] = (),
+) -> LintReport:
+    """Check recipes and group files below ``paths``; nothing is lowered.
+
+    A recipe or group file in a configuration folder is composed with that folder, any other with
+    ``conf_dir``. A group file is checked against the schema alone: it is no complete plan.
+    ``target`` (keys of :data:`TARGET_KEYS`) fills in what a recipe does not declare.
+
+    Raises:
+        ValueError: if there is no such profile or target key, or a target value is impossible.
+    """
+    started = perf_counter()
+    _check_profile(profile)
+    check_target(target or {})
+    found = discover(paths)
+    diagnostics = [*map(_missing, found.missing), *map(_foreign, found.foreign)]
+    composers: dict[Path | None, Composer] = {}
+    rules = 0
+    unchecked: dict[str, tuple[str, ...]] = {}
+    for candidate in found.candidates:
+        folder = candidate.conf if conf_dir is None else None
+        composer = composers.get(folder)
+        if composer is None:
+            composer = composers[folder] = Composer(folder or conf_dir, search_paths)
+        if candidate.section is not None:
+            diagnostics += _check_group(composer, candidate.section, candidate.path)
+            continue
+        checked = _check(composer.compose(candidate.path), profile, target)
+        diagnostics += checked.diagnostics
+        rules = max(rules, checked.rules)
+        for id, missing in checked.unchecked.items():
+            unchecked[id] = tuple(dict.fromkeys((*unchecked.get(id, ()), *missing)))
+    return LintReport(
+        diagnostics=_distinct(diagnostics),
+        files=tuple(display_path(candidate.path) for candidate in found.candidates),
+        rules_checked=rules,
+        unchecked=unchecked,
+        seconds=perf_counter() - started,
+        skipped=tuple(map(display_path, found.skipped)),
+    )
+
+
+_OF_WHOLE_RECIPES = frozenset({"PP013", "PP014"})
+"""Findings that mean nothing for a group file alone: its title, and keys of other groups."""
+
+
+def _check_group(composer: Composer, section: str, file: Path) -> tuple[Diagnostic, ...]:
+    composition = composer.compose(None, (f"{section}={file.stem}",))
+    found = (*composition.diagnostics, *build_plan(composition).diagnostics)
+    kept = [diagnostic for diagnostic in found if diagnostic.id not in _OF_WHOLE_RECIPES]
+    return suppress(kept, composition.suppressions)
+
+
+def _distinct(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
+    """Sorted, each once: what is wrong with a group is found in every recipe that uses it."""
+    seen: dict[tuple[object, ...], Diagnostic] = {}
+    for found in diagnostics:
+        key = (found.id, found.message, found.origin, tuple(each.text for each in found.because))
+        seen.setdefault(key, found)
+    return tuple(sorted(seen.values(), key=Diagnostic.sort_key))
+
+
+def _missing(path: Path) -> Diagnostic:
+    return compose_diagnostic("PP010", f"{path} does not exist", Origin(str(path)))
+
+
+def _foreign(path: Path) -> Diagnostic:
+    return compose_diagnostic(
+        "PP010",
+        f"{path} is no recipe: its name does not end in .yaml or .yml",
+        Origin(str(path)),
+        fix=(Fix("name recipes (*.yaml, *.yml) or folders of them"),),
+    )
+
+
+# Targets from outside -------------------------------------------------------------------------
+_NUMBERS = frozenset({"nodes", "gpus_per_node"})
+_OF_ONE_GPU = ("gpu", "compute_capability", "platform")
+
+
+def check_target(target: Mapping[str, str]) -> None:
+    """Check keys and values of a target that is given from outside.
+
+    Raises:
+        ValueError: if a key is none of :data:`TARGET_KEYS`, or the schema refuses a value.
+    """
+    unknown = [key for key in target if key not in TARGET_KEYS]
+    if unknown:
+        raise ValueError(f"there is no target key {unknown[0]!r}; known: {', '.join(TARGET_KEYS)}")
+    for key, value in target.items():
+        try:
+            _with_target(PrecisionPlan(), {key: value})
+        except ValidationError as error:
+            because = error.errors()[0]["msg"]
+            raise ValueError(f"target {key}={value}: {because[0].lower()}{because[1:]}") from None
+
+
+def _with_target(plan: PrecisionPlan, target: Mapping[str, str]) -> PrecisionPlan:
+    """``plan`` with the fields of ``target`` that it leaves unset; a declared GPU is kept whole.
+
+    Raises:
+        ValueError: if the schema refuses a value.
+    """
+    changes: dict[str, dict[str, object]] = {}
+    origins = dict(plan.origins)
+    for key, value in target.items():
+        field = TARGET_KEYS[key]
+        section, _, name = field.partition(".")
+        if plan.get(field) is not None:
+            continue
+        if key in _OF_ONE_GPU and any(plan.get(TARGET_KEYS[other]) for other in _OF_ONE_GPU):
+            continue
+        number = key in _NUMBERS and value.isdecimal()
+        changes.setdefault(section, {})[name] = int(value) if number else value
+        origins[field] = Origin(f"--target {key}={value}", layer="target")
+    if not changes:
+        return plan
+    sections = {
+        section: type(getattr(plan, section)).model_validate(
+            {**dict(getattr(plan, section).set_items()), **values}
+        )
+        for section, values in changes.items()
+    }
+    return plan.model_copy(update={**sections, "origins": origins})

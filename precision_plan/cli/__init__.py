@@ -43,7 +43,8 @@ def _run_verb(verb: str, argv: list[str]) -> int:
     parser = Parser(prog=f"{PROGRAM} {verb}", description=module.__doc__)
     try:
         module.configure(parser)
-        code: int = module.run(parser.parse_intermixed_args(argv))
+        prepare = getattr(module, "prepare", list)
+        code: int = module.run(parser.parse_intermixed_args(prepare(argv)))
     except UsageError as error:
         return _fail(str(error), error.hint or f"{PROGRAM} {verb} --help")
     except SystemExit as stop:  # --help

@@ -43,7 +43,9 @@ def rule_page(rule: Rule) -> Page:
         for heading, text in _SECTION.findall(rule.page + "\n")
     }
     scope = [("noticed by", _STAGES[rule.stage]), *_scope(rule.scope), ("since", rule.since)]
-    return Page(rule.id, rule.slug, rule.severity, rule.summary, sections, tuple(scope), rule.source)
+    return Page(
+        rule.id, rule.slug, rule.severity, rule.summary, sections, tuple(scope), rule.source
+    )
 
 
 def _scope(scope: Scope) -> list[tuple[str, str]]:
@@ -63,7 +65,7 @@ def need_field(need: str) -> str:
 
 
 def _code_page(code: Code) -> Page:
-    scope = (("noticed by", _STAGES["compose"]),)
+    scope = [("noticed by", _STAGES["compose"])]
     if code.broken:
-        scope += (("exit code", "2: the input could not be read"),)
-    return Page(code.id, code.slug, code.severity, code.summary, {"Why": code.why}, scope)
+        scope.append(("exit code", "2: the input could not be read"))
+    return Page(code.id, code.slug, code.severity, code.summary, {"Why": code.why}, tuple(scope))

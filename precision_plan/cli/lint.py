@@ -64,9 +64,9 @@ def target_of(words: list[str]) -> dict[str, str]:
     """``["gpu=b200"]`` as a mapping.
 
     Raises:
-        UsageError: if a word is no ``key=value`` or the key is not known.
+        UsageError: if a word is no ``key=value``, or its key or value is not known.
     """
-    from precision_plan.api import TARGET_KEYS
+    from precision_plan.api import TARGET_KEYS, check_target
 
     target: dict[str, str] = {}
     for word in words:
@@ -83,5 +83,9 @@ def target_of(words: list[str]) -> dict[str, str]:
                 f"--target {word}: there is no key {key!r}",
                 f"did you mean {found!r}? {known}" if found else known,
             )
+        try:
+            check_target({key: value})
+        except ValueError as error:
+            raise UsageError(f"--{error}") from error
         target[key] = value
     return target

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from argparse import Namespace
+from collections.abc import Mapping
 from pathlib import Path
 
 from precision_plan.cli._arguments import Parser, UsageError, add_output_options
@@ -42,7 +43,7 @@ def run(args: Namespace) -> int:
     return 0
 
 
-def _write(folder: Path, files: dict[str, str]) -> None:
+def _write(folder: Path, files: Mapping[str, str]) -> None:
     """Write the pages that differ, and remove the pages of rules that are gone."""
     try:
         folder.mkdir(parents=True, exist_ok=True)

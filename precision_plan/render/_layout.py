@@ -7,7 +7,9 @@ from collections.abc import Iterable, Sequence
 
 # What could move a cursor, recolour a terminal or reorder what a person reads: C0 and C1
 # controls, line and paragraph separators, zero-width and bidirectional marks, lone surrogates.
-_UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u00ad\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff]")
+_UNSAFE = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u00ad\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff]"
+)
 _SHORT = {"\n": r"\n", "\r": r"\r", "\t": r"\t"}
 _ESCAPE = re.compile("\x1b\\[[0-9;]*m")
 
@@ -82,14 +84,15 @@ def wrap(text: str, width: int) -> list[str]:
 
 
 def _head(word: str, width: int) -> str:
-    """The longest beginning of ``word`` that fits; it ends after a separator if one is near."""
+    """The longest beginning of ``word`` that fits, cut after a separator if one is near its end."""
     end = 0
     while end < len(word) and columns_of(word[: end + 1]) <= width:
         end += 1
     end = max(end, 1)
-    for at in range(end, end * 2 // 3, -1):
-        if word[at - 1] in "/,;:=_-":
-            return word[:at]
+    for separators in ("/,;=", ":_-"):
+        for at in range(end, end // 2, -1):
+            if word[at - 1] in separators:
+                return word[:at]
     return word[:end]
 
 
@@ -103,7 +106,9 @@ def hanging(label: str, text: str, width: int, *, indent: int, painted: str = ""
     return [first + lines[0], *(" " * indent + line for line in lines[1:])]
 
 
-def table(rows: Iterable[Sequence[str]], limits: Sequence[int], width: int, indent: int) -> list[str]:
+def table(
+    rows: Iterable[Sequence[str]], limits: Sequence[int], width: int, indent: int
+) -> list[str]:
     """Rows in aligned columns, two spaces apart.
 
     A column is as wide as its widest cell but at most its entry in ``limits``; the last one

@@ -35,7 +35,7 @@ class Mask:
 
     @classmethod
     def of(cls, plan: PrecisionPlan, lowering: Lowering | None = None) -> Mask:
-        """The mask that knows every value that the plan or its lowering keeps under a secret name."""
+        """The mask that knows every value which the plan or its lowering keeps as a secret."""
         values = list(_secret_values(plan.env.model_dump(exclude_none=True)))
         values += _secret_values(plan.launch.extra_args or {})
         if lowering is not None:

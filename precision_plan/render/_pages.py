@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from precision_plan.plan import Severity
 from precision_plan.render._layout import Style, hanging, table, wrap
@@ -29,6 +29,23 @@ class Page:
     source: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Card:
+    """What is known of a flag or variable: rows of label and text.
+
+    ``names`` are all its names, by which rules may speak of it.
+    """
+
+    title: str
+    kind: str
+    rows: tuple[tuple[str, str], ...]
+    names: tuple[str, ...] = ()
+
+    def with_row(self, label: str, text: str) -> Card:
+        """The card with one more row."""
+        return replace(self, rows=(*self.rows, (label, text)))
+
+
 def paragraphs(text: str) -> Iterator[str]:
     """Paragraphs and list items of a docstring section, each on one line."""
     for block in re.split(r"\n\s*\n|\n(?=\s*- )", text.strip()):
@@ -48,11 +65,26 @@ def page_text(page: Page, *, width: int = 80, color: bool = False) -> str:
             continue
         for paragraph in paragraphs(text.replace("``", "`")):
             lines += ["  " + line for line in wrap(paragraph, width - 2)]
-    lines.append("")
-    for label, text in (*page.scope, *(("source", source) for source in page.source)):
-        plain = f"  {label}"
-        lines += hanging(plain, text, width, indent=_INDENT, painted=style("dim", plain))
-    return "\n".join(lines) + "\n"
+    rows = (*page.scope, *(("source", source) for source in page.source))
+    return "\n".join([*lines, "", *_rows(rows, width, style)]) + "\n"
+
+
+def card_text(card: Card, *, width: int = 80, color: bool = False) -> str:
+    """One card for a terminal."""
+    style = Style(color)
+    head = f"{style('title', card.title)}  {style('dim', card.kind)}"
+    return "\n".join([head, *_rows(card.rows, width, style)]) + "\n"
+
+
+def _rows(rows: Iterable[tuple[str, str]], width: int, style: Style) -> list[str]:
+    lines: list[str] = []
+    last = ""
+    for label, text in rows:
+        plain = f"  {label if label != last else ''}"
+        indent = max(_INDENT, len(plain) + 2)
+        lines += hanging(plain, text, width, indent=indent, painted=style("dim", plain))
+        last = label
+    return lines
 
 
 def list_text(pages: Iterable[Page], *, width: int = 80, color: bool = False) -> str:

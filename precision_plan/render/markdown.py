@@ -54,14 +54,20 @@ def index(rules: Iterable[Page]) -> str:
     lines = [
         "# Rules",
         "",
-        "Written by `precision-plan rules --format markdown -o docs/rules`; edit the rules instead.",
+        "Written by `precision-plan rules --format markdown -o docs/rules`: edit the rules, not this.",
         "`precision-plan explain ID` shows a page in the terminal.",
     ]
     family = ""
     for page in rules:
         if page.id[2] != family:
             family = page.id[2]
-            lines += ["", f"## {_FAMILIES[family]}", "", "| id | rule | severity | |", "|---|---|---|---|"]
+            lines += [
+                "",
+                f"## {_FAMILIES[family]}",
+                "",
+                "| id | rule | severity | |",
+                "|---|---|---|---|",
+            ]
         summary = _cell(page.summary)
         lines.append(f"| [{page.id}]({page.id}.md) | {page.slug} | {page.severity} | {summary} |")
     return "\n".join(lines) + "\n"

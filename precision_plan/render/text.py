@@ -24,7 +24,7 @@ def plan(compiled: Compiled, *, width: int = 80, color: bool = False) -> str:
     mask = Mask.of(compiled.plan, compiled.lowering)
     blocks = [_header(compiled, mask, width, style)]
     if compiled.lowering is not None:
-        blocks += _lowering(compiled.lowering, mask, width, style)
+        blocks += _lowering(compiled.lowering, compiled.plan, mask, width, style)
     blocks += [finding(found, mask, width, style) for found in compiled.diagnostics]
     closing = _unchecked(compiled.unchecked, width, style)
     closing.append(_summary(compiled.diagnostics, (_count(compiled.rules_checked, "rule"),),
@@ -60,7 +60,11 @@ def _header(compiled: Compiled, mask: Mask, width: int, style: Style) -> list[st
     name = printable(mask.text(compiled.name))
     lines = hanging(name, _safe(mask, info.title or ""), width, indent=len(name) + 2,
                     painted=style("title", name))  # fmt: skip
+    if compiled.lowering is None:
+        return lines
+    origin = compiled.plan.origin("recipe")
     facts = (
+        ("recipe", origin.file if origin.layer == "recipe" else None),
         ("maturity", info.maturity),
         ("target", _target(compiled.plan)),
         ("fingerprint", compiled.fingerprint[:16]),
@@ -94,7 +98,9 @@ def _safe(mask: Mask, text: str) -> str:
 
 
 # Lowering -------------------------------------------------------------------------------------
-def _lowering(lowering: Lowering, mask: Mask, width: int, style: Style) -> list[list[str]]:
+def _lowering(
+    lowering: Lowering, plan: PrecisionPlan, mask: Mask, width: int, style: Style
+) -> list[list[str]]:
     blocks = [_roles(lowering, mask, width, style)]
     recipe = lowering.transformer_engine.recipe
     targets = (
@@ -106,8 +112,8 @@ def _lowering(lowering: Lowering, mask: Mask, width: int, style: Style) -> list[
     )
     for title, items in targets:
         if items:
-            rows = [_item(item, mask) for item in items]
-            limit = max(width * 45 // 100, 24)
+            rows = [_item(item, plan, mask) for item in items]
+            limit = max(width * 57 // 100, 24)
             blocks.append([style("title", title), *table(rows, (limit,), width, indent=2)])
     return blocks
 
@@ -129,22 +135,37 @@ def _roles(lowering: Lowering, mask: Mask, width: int, style: Style) -> list[str
     return [style("title", "Tensors (bytes per element)"), style("dim", lines[0]), *lines[1:]]
 
 
-def _item(item: Item, mask: Mask) -> tuple[str, str]:
+def _item(item: Item, plan: PrecisionPlan, mask: Mask) -> tuple[str, str]:
     value = mask.named(item.name, item.value)
     shown = item.name if value is True else f"{item.name} {setting(value)}"
+    return printable(shown), _safe(mask, _because(item, plan))
+
+
+def _because(item: Item, plan: PrecisionPlan) -> str:
+    """Who asked for an item: the layer and line that set its field, else the reason in words."""
     reason = item.reason
-    because = reason.text
-    if reason.fact and reason.fact not in because:
-        because = f"{because} [{reason.fact}]" if because else reason.fact
-    return printable(shown), _safe(mask, because)
+    if reason.field is None:
+        return f"{reason.text} [{reason.fact}]" if reason.fact else reason.text
+    origin = plan.origin(reason.field)
+    where = f"{origin.layer}:{origin.line}" if origin.line else origin.layer
+    name = reason.field.rpartition(".")[2]
+    if where and _as_option(name) == item.name.lstrip("-") and reason.text.startswith(reason.field):
+        return where  # the flag is spelt like the field: repeating it says nothing
+    return f"{reason.text}  {where}".rstrip()
+
+
+def _as_option(name: str) -> str:
+    return name.replace("_", "-")
 
 
 def setting(value: Any) -> str:
-    """A value on one line, as a command line or a JSON file would spell it."""
+    """A value as a command line or a JSON file would spell it."""
     if isinstance(value, str):
         return value
     if isinstance(value, float):
-        return f"{value:g}"
+        return repr(value).replace("e-0", "e-")
+    if isinstance(value, (list, tuple)) and not any(isinstance(each, Mapping) for each in value):
+        return " ".join(map(setting, value))
     import json
 
     return json.dumps(value, ensure_ascii=False, default=str)
@@ -161,7 +182,7 @@ def _unchecked(unchecked: Mapping[str, Sequence[str]], width: int, style: Style)
 
 
 def _field(need: str) -> str:
-    return "hardware.gpu" if need == "gpu" else f"software.{need}"
+    return {"gpu": "hardware.gpu", "env": "env"}.get(need, f"software.{need}")
 
 
 def _summary(
