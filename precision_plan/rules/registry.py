@@ -17,11 +17,23 @@ def rules() -> Mapping[str, Rule]:
         ValueError: if an id or a slug is used twice.
     """
     from precision_plan.rules import (
+        distributed,
+        environment,
+        environment_values,
+        fp4,
         fp8,
         fp8_params,
+        fsdp,
         hardware,
         hardware_limits,
+        int4_qat,
+        nvfp4_qat,
+        optimizer,
+        pairing,
+        sharding,
+        te_recipes,
         training,
+        weight_sync,
     )
 
     families = (
@@ -30,6 +42,18 @@ def rules() -> Mapping[str, Rule]:
         fp8_params,
         hardware,
         hardware_limits,
+        int4_qat,
+        nvfp4_qat,
+        pairing,
+        weight_sync,
+        environment,
+        environment_values,
+        fp4,
+        te_recipes,
+        optimizer,
+        distributed,
+        fsdp,
+        sharding,
     )
     found: dict[str, Rule] = {}
     slugs: set[str] = set()
