@@ -1,0 +1,173 @@
+"""vLLM: engine arguments, KV cache and state dtypes, and the names of quantization methods.
+
+The tables compare the releases :data:`COMPARED`. A change between two of them is dated by the
+widest range that both allow, so that a version in between never draws a false alarm; ``seen``
+names the release in which a thing was first found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any, Literal
+
+from precision_plan.facts._load import record, table
+from precision_plan.facts.versions import VersionRange, version
+
+COMPARED = ("0.12.0", "0.17.1", "0.22.1", "0.28.0", "0.33.0")
+"""The releases whose sources were compared."""
+
+DEFAULT_VERSION = "0.33.0"
+"""The release whose arguments are emitted when ``software.vllm`` is not declared."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineArg:
+    """One engine argument behind a plan field.
+
+    ``kind`` tells how it is written: ``value`` and ``list`` take words, ``boolean`` is the pair
+    ``--x`` and ``--no-x``, ``json`` takes a mapping, and ``json_key`` is the entry ``key`` of
+    the mapping that the flag takes. ``choices`` are those of the version asked for with
+    :meth:`at`; ``None`` means that any text is parsed.
+    """
+
+    field: str
+    flag: str
+    kind: Literal["value", "list", "boolean", "json", "json_key"]
+    default: Any
+    effect: str
+    versions: VersionRange
+    source: str
+    aliases: tuple[str, ...] = ()
+    key: str | None = None
+    type: str | None = None
+    choices: tuple[str, ...] | None = None
+    changes: tuple[Mapping[str, Any], ...] = ()
+    seen: str | None = None
+    note: str | None = None
+
+    def at(self, vllm: str) -> EngineArg:
+        """The argument as it stands at one version."""
+        choices = self.choices
+        for change in self.changes:
+            if version(vllm) >= version(change["since"]):
+                choices = change["choices"]
+        return replace(self, choices=choices)
+
+    def all_choices(self) -> frozenset[str]:
+        """The union of the choices over every version."""
+        lists = [self.choices or (), *(change["choices"] for change in self.changes)]
+        return frozenset(choice for choices in lists for choice in choices)
+
+
+@dataclass(frozen=True, slots=True)
+class KvDtype:
+    """One value of ``--kv-cache-dtype``.
+
+    ``stored`` names the number format of the codes (``None`` for codebooks and ``auto``) and
+    ``bits`` the bits of one code; ``platforms`` are those with a backend that takes it.
+    """
+
+    name: str
+    stored: str | None
+    bits: float | None
+    platforms: tuple[str, ...]
+    versions: VersionRange
+    seen: str
+    source: str
+    note: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class QuantName:
+    """One value of ``--quantization``; ``resolves`` is the name vLLM reports for it.
+
+    ``rocm`` is the version range in which the ROCm platform takes it, ``None`` if it never does.
+    """
+
+    name: str
+    resolves: str
+    kind: Literal["method", "online"]
+    versions: VersionRange
+    source: str
+    rocm: VersionRange | None = None
+    deprecated: bool = False
+    seen: str | None = None
+    note: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StateDtype:
+    """Default and allowed recurrent-state dtypes of one family of hybrid models.
+
+    ``hf_key`` is the key of the checkpoint's ``config.json`` that sets the default; ``default``
+    holds where it is absent (``None``: the convolution state's dtype).
+    """
+
+    architectures: tuple[str, ...]
+    model_types: tuple[str, ...]
+    hf_key: str | None
+    default: str | None
+    allowed: tuple[str, ...] | None
+    versions: VersionRange
+    source: str
+    note: str | None = field(default=None)
+
+
+@lru_cache(maxsize=1)
+def engine_args() -> Mapping[str, EngineArg]:
+    """Every engine argument by plan field (``rollout.kv_cache_dtype``)."""
+    rows = table("vllm_engine_args")
+    return MappingProxyType({row["field"]: record(EngineArg, row) for row in rows})
+
+
+@lru_cache(maxsize=16)
+def engine_args_at(vllm: str) -> Mapping[str, EngineArg]:
+    """The engine arguments that exist at one version, by plan field."""
+    present = (arg.at(vllm) for arg in engine_args().values() if vllm in arg.versions)
+    return MappingProxyType({arg.field: arg for arg in present})
+
+
+@lru_cache(maxsize=1)
+def kv_dtypes() -> Mapping[str, KvDtype]:
+    """Every KV cache dtype by name."""
+    return MappingProxyType({row["name"]: record(KvDtype, row) for row in table("vllm_kv_dtypes")})
+
+
+@lru_cache(maxsize=16)
+def kv_cache_dtypes(vllm: str | None) -> tuple[str, ...]:
+    """Names that ``--kv-cache-dtype`` takes at one version; of all versions for ``None``."""
+    rows = kv_dtypes().values()
+    return tuple(row.name for row in rows if vllm is None or vllm in row.versions)
+
+
+@lru_cache(maxsize=16)
+def mamba_dtypes(vllm: str | None) -> tuple[str, ...]:
+    """Names that ``--mamba-ssm-cache-dtype`` takes at one version; of the newest for ``None``."""
+    return engine_args()["rollout.mamba_ssm_cache_dtype"].at(vllm or "HEAD").choices or ()
+
+
+@lru_cache(maxsize=1)
+def quant_names() -> Mapping[str, QuantName]:
+    """Every value that ``--quantization`` takes or took, by name."""
+    names = {}
+    for row in table("vllm_quant_names"):
+        rocm = VersionRange(*row["rocm"]) if row["rocm"] is not None else None
+        names[row["name"]] = record(QuantName, {**row, "rocm": rocm})
+    return MappingProxyType(names)
+
+
+@lru_cache(maxsize=1)
+def state_dtypes() -> tuple[StateDtype, ...]:
+    """Families of hybrid models with their own rule for the recurrent state."""
+    return tuple(record(StateDtype, row) for row in table("vllm_state_dtypes"))
+
+
+def state_dtype_of(architecture: str | None) -> StateDtype | None:
+    """The family of an ``architectures`` entry or a ``model_type``; ``None`` if it has none."""
+    for row in state_dtypes():
+        if architecture in row.architectures or architecture in row.model_types:
+            return row
+    return None
