@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from precision_plan.cli._output import emit, use_color, width
 
 
-def launch(overrides: Sequence[str]) -> int:
+def launch(
+    overrides: Sequence[str],
+    *,
+    conf_dir: str | Path | None = None,
+    search_paths: Sequence[str | Path] = (),
+) -> int:
     """Compile the recipe that ``overrides`` choose (``+recipe=NAME``) and print its plan.
+
+    ``conf_dir`` and ``search_paths`` are those of :func:`precision_plan.api.compile`.
 
     Returns:
         0 if ``dry_run=true`` and the plan is clean; 1 if it has errors, 2 if it cannot be read.
@@ -19,7 +27,7 @@ def launch(overrides: Sequence[str]) -> int:
     from precision_plan.api import compile
     from precision_plan.render import render_plan
 
-    compiled = compile(None, overrides)
+    compiled = compile(None, overrides, conf_dir=conf_dir, search_paths=search_paths)
     color = use_color("auto", sys.stdout)
     emit(render_plan(compiled, "text", width=width(sys.stdout), color=color))
     if compiled.exit_code or compiled.options.get("dry_run"):

@@ -30,6 +30,15 @@ class Entry:
     appended: bool = False
     origin: Origin = UNKNOWN
 
+    def raw(self) -> Any:
+        """The entry as YAML spells it: a text, or a mapping of one group."""
+        at = "" if self.package is None else f"@{self.package or '_here_'}"
+        if self.kind != "group":
+            return f"{self.name}{at}"
+        keywords = ("optional " if self.optional else "") + ("override " if self.override else "")
+        value = list(self.value) if isinstance(self.value, tuple) else self.value
+        return {f"{keywords}{self.name}{at}": value}
+
 
 _FIX = Fix("write '- group: choice', '- override /group: choice', '- name' or '- _self_'")
 
