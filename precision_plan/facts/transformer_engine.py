@@ -166,7 +166,7 @@ def recipe_class(fp8_recipe: str | None = None, fp4_recipe: str | None = None) -
 
 
 def _capability_rows(kind: type, name: str) -> tuple[Any, ...]:
-    rows = []
+    rows: list[Any] = []
     for row in table(name):
         below = row["below_cc"]
         bounds = {

@@ -16,23 +16,6 @@ Capability = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class QuantTensor:
-    """One tensor of a quantized linear layer, named by its suffix.
-
-    ``layout`` is the method's variant (``block``, ``tensor``, a compressed-tensors format, an
-    algorithm), ``shape`` is written in the sizes ``out`` and ``in`` of the layer, and ``needed``
-    says when the tensor exists if it does not always.
-    """
-
-    layout: str
-    name: str
-    dtype: str
-    shape: str
-    role: Literal["weight", "scale", "global_scale", "input_scale", "zero_point", "shape"]
-    needed: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class QuantMethod:
     """One method that a checkpoint can select.
 
@@ -40,7 +23,7 @@ class QuantMethod:
     which activations are quantized, too (below, the weights alone are). ``ignore_keys`` are the
     keys that hold the layers to leave alone, in the order of precedence; ``ignore_match`` tells
     how their entries match; ``unread_keys`` are keys that other methods read and this one
-    drops in silence.
+    drops in silence. The tensors are in ``facts.checkpoint_tensors``.
     """
 
     name: str
@@ -51,7 +34,6 @@ class QuantMethod:
     optional_keys: tuple[str, ...]
     ignore_keys: tuple[str, ...]
     ignore_match: Literal["exact", "substring", "wildcard", "regex", "none"]
-    tensors: tuple[QuantTensor, ...]
     source: str
     unread_keys: tuple[str, ...] = ()
     native_cc: Capability | None = None
@@ -66,22 +48,18 @@ class QuantMethod:
         found = {cc for span, cc in self.min_cc if vllm is None or vllm in span}
         return found.pop() if len(found) == 1 else None
 
-    def layout(self, name: str) -> Mapping[str, QuantTensor]:
-        """The tensors of one variant by suffix."""
-        return MappingProxyType({t.name: t for t in self.tensors if t.layout == name})
-
 
 @dataclass(frozen=True, slots=True)
 class Template:
     """A ``quantization_config`` that vLLM loads, without its ignore list.
 
-    The ignore list belongs under ``ignore_key``; ``method`` and ``layout`` lead to the tensors.
+    The ignore list belongs under ``ignore_key``; ``facts.checkpoint_tensors`` has the tensors of
+    ``weight_format``.
     """
 
     name: str
     weight_format: str
     method: str
-    layout: str
     config: Mapping[str, Any]
     ignore_key: str
     source: str
@@ -116,7 +94,6 @@ def _method(row: Mapping[str, Any]) -> QuantMethod:
                 (VersionRange(span["since"], span["until"]), parse_capability(span["min_cc"]))
                 for span in row["min_cc"]
             ),
-            "tensors": tuple(record(QuantTensor, tensor) for tensor in row["tensors"]),
             "native_cc": parse_capability(native) if native else None,
         },
     )
