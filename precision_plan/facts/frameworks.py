@@ -64,6 +64,30 @@ class FrameworkVariable:
         return self.below_cc is None or compute_capability < parse_capability(self.below_cc)
 
 
+@dataclass(frozen=True, slots=True)
+class EnginePassthrough:
+    """How a framework registers the engine's own arguments on its command line.
+
+    ``dropped`` are the engine arguments that it does not register; with the prefix they vanish
+    without a message.
+    """
+
+    framework: str
+    engine: Literal["vllm", "sglang"]
+    prefix: str
+    dropped: tuple[str, ...]
+    source: str
+
+
+@lru_cache(maxsize=8)
+def engine_passthrough(framework: str) -> EnginePassthrough | None:
+    """The engine passthrough of one framework; ``None`` for one that has none."""
+    for row in table("engine_passthrough"):
+        if row["framework"] == framework:
+            return record(EnginePassthrough, row)
+    return None
+
+
 @lru_cache(maxsize=8)
 def framework_flags(framework: str) -> Mapping[str, FrameworkFlag]:
     """The arguments of one framework by plan field; empty for one that has none."""

@@ -20,6 +20,12 @@ def shape_flags() -> tuple[MegatronFlag, ...]:
     return tuple(flag_from_row(row) for row in table("megatron_shape_flags"))
 
 
+@lru_cache(maxsize=1)
+def shape_fields() -> frozenset[str]:
+    """The plan fields that hold a shape flag."""
+    return frozenset(flag.field for flag in shape_flags())
+
+
 @lru_cache(maxsize=32)
 def command_line_at(megatron_core: str) -> Mapping[str, MegatronFlag]:
     """Every flag that a plan field has at one version, by that field (``section.name``)."""

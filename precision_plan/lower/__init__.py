@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
+
+from precision_plan.lower.checkpoint import checkpoint
 from precision_plan.lower.context import Context
+from precision_plan.lower.environment import trainer_variables
+from precision_plan.lower.framework import extra_items, framework_items
 from precision_plan.lower.megatron import megatron_items
+from precision_plan.lower.ray import ray
+from precision_plan.lower.roles import roles
 from precision_plan.lower.settings import settings
 from precision_plan.lower.spelling import command_line
+from precision_plan.lower.transformer_engine import transformer_engine
+from precision_plan.lower.vllm import vllm
 from precision_plan.plan import Lowering, PrecisionPlan
-from precision_plan.plan.lowering import MegatronLowering
+from precision_plan.plan.lowering import MegatronLowering, RayLowering
 
 __all__ = ["lower"]
 
@@ -19,11 +28,33 @@ def lower(plan: PrecisionPlan) -> Lowering:
     to say.
     """
     context = Context.of(plan)
-    items = megatron_items(context)
+    engine = transformer_engine(context)
+    variables = trainer_variables(context)
+    recipe_names = engine.env
+    job = ray(context, (*variables, *(item for item in engine.items if item.name in recipe_names)))
     return Lowering(
-        megatron=MegatronLowering(
-            argv=command_line(items),
-            settings=settings(context) if context.trains else {},
-            items=items,
-        )
+        megatron=_megatron(context, job),
+        transformer_engine=engine,
+        ray=job,
+        vllm=vllm(context, job.roles.get("rollout_engine", {})),
+        checkpoint=checkpoint(context),
+        roles=roles(context),
+    )
+
+
+def _megatron(context: Context, job: RayLowering) -> MegatronLowering:
+    """The trainer's command line; a framework's own arguments follow Megatron's."""
+    if not context.trains:
+        return MegatronLowering()
+    items = (
+        *megatron_items(context),
+        *framework_items(context, job.train_env_vars),
+        *extra_items(context),
+    )
+    env = {item.name: item.value for item in trainer_variables(context)}
+    return MegatronLowering(
+        argv=command_line(items),
+        env=MappingProxyType(env),
+        settings=settings(context),
+        items=items,
     )

@@ -25,8 +25,10 @@ def framework_items(context: Context, train_env_vars: Mapping[str, str]) -> tupl
     items: list[Item] = []
     for field, flag in framework_flags(context.framework or "").items():
         value = context.get(field)
+        if value is None:
+            continue
         item = _item(flag, value, Reason(f"{field} = {text(value)}", field=field))
-        if value is not None and item is not None:
+        if item is not None:
             items.append(item)
     if train_env_vars:
         because = "variables of the train actors only; Ray takes strings"

@@ -17,6 +17,7 @@ from types import MappingProxyType
 from typing import Any
 
 from precision_plan.facts.megatron import MegatronFlag
+from precision_plan.facts.megatron_shape import shape_fields
 from precision_plan.lower.context import Context
 
 _OWNER = {
@@ -79,13 +80,14 @@ def settings(context: Context) -> Mapping[str, Mapping[str, Any]]:
 
 
 def _value(context: Context, field: str, flag: MegatronFlag, mla: bool) -> Any:
-    """What Megatron hands over; a shape flag only where the plan sets it."""
-    if hasattr(context.effective.args, flag.dest):
-        value = context.argument(flag.dest)
-    else:
-        value = context.get(field)
-        if value is None and mla and any(feed.startswith("MLA") for feed in flag.feeds):
-            value = flag.default
+    """What Megatron hands over; a shape flag only where the plan sets it.
+
+    The latent-attention class has defaults of its own that differ from the command line's.
+    """
+    latent = mla and any(feed.startswith("MLA") for feed in flag.feeds)
+    if field in shape_fields() and context.get(field) is None and not latent:
+        return None
+    value = context.argument(flag.dest)
     if flag.dest in _DTYPE_FIELDS:
         return _TORCH_DTYPE.get(value) if isinstance(value, str) else None
     return list(value) if isinstance(value, tuple) else value
@@ -102,8 +104,6 @@ def _derived(context: Context, found: dict[str, dict[str, Any]]) -> None:
         model["bias_activation_fusion"] = True
     if context.get("model.group_query_attention") is not True:
         model.pop("num_query_groups", None)
-    if model.get("tensor_model_parallel_size", 1) == 1:
-        model.pop("sequence_parallel", None)
     _virtual_pipeline(context, model)
     if model.get("virtual_pipeline_model_parallel_size") is None:
         ddp["align_param_gather"] = False

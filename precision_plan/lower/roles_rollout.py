@@ -1,0 +1,212 @@
+"""Rows of the rollout: weight sync, weights, activations, KV cache and recurrent state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from precision_plan.facts.formats import formats
+from precision_plan.facts.weight_sync import sync_quantizer
+from precision_plan.lower.checkpoint import checkpoint, group_size, weight_format
+from precision_plan.lower.context import Context
+from precision_plan.lower.roles_common import absent, row, unknown
+from precision_plan.lower.roles_training import base, infers
+from precision_plan.plan import Role
+
+_NAMES = ("rollout weights", "rollout activations", "KV cache", "recurrent state", "conv state")
+
+_SYNC_FORMAT = {"bf16": "bf16", "mxfp8": "mxfp8", "nvfp4": "nvfp4", "int4": "int4"}
+
+_ONLINE = {
+    "fp8": "fp8_per_tensor",
+    "fp8_per_tensor": "fp8_per_tensor",
+    "fp8_per_block": "fp8_block",
+    "fp8_per_channel": "fp8_per_channel",
+    "mxfp8": "mxfp8",
+    "int8_per_channel_weight_only": "int8",
+    "nvfp4_per_token": "nvfp4",
+}
+"""Methods that vLLM applies itself to an unquantized checkpoint."""
+
+_VLLM_DTYPE = {
+    "half": "fp16",
+    "float16": "fp16",
+    "bfloat16": "bf16",
+    "float": "fp32",
+    "float32": "fp32",
+}
+
+_CACHE_FORMAT = {
+    **_VLLM_DTYPE,
+    "fp8": "fp8_e4m3",
+    "fp8_e4m3": "fp8_e4m3",
+    "fp8_e5m2": "fp8_e5m2",
+    "fp8_inc": "fp8_e4m3",
+    "nvfp4": "nvfp4",
+    "nvfp4_4over6": "nvfp4",
+}
+"""KV cache dtypes that are one of the known formats."""
+
+_NATIVE_FROM = {"fp8_block": (8, 9), "fp8_per_tensor": (8, 9), "mxfp8": (10, 0), "nvfp4": (10, 0)}
+"""Compute capability from which the engine multiplies in the format; below, weights only."""
+
+_KERNELS = "vllm@0.33.0: below it the weights are expanded to the model's dtype"
+
+
+def rollout_roles(context: Context) -> Iterator[Role]:
+    """The engine's rows; ``none`` where the plan has no engine."""
+    yield _weight_sync(context)
+    if not serves(context):
+        yield from (absent(name, "no rollout engine") for name in _NAMES)
+    else:
+        yield _weights(context)
+        yield _activations(context)
+        yield _kv_cache(context)
+        yield from _states(context)
+
+
+def serves(context: Context) -> bool:
+    """True if an engine generates: an RL framework, vLLM, or Megatron's own inference."""
+    return context.is_rl or not context.trains or infers(context)
+
+
+def _weight_sync(context: Context) -> Role:
+    """The trainer's weights go through BF16 and take the format of the checkpoint's config."""
+    name = "weight sync"
+    if not context.is_rl:
+        return absent(name, "no rollout engine to update")
+    config = checkpoint(context).quantization_config
+    if config is None:
+        if weight_format(context) is None:
+            return unknown(name, "checkpoint.quantization_config is not declared")
+        return row(name, base(context), "the checkpoint is not quantized")
+    method, algorithm = str(config.get("quant_method")), config.get("quant_algo")
+    branch = sync_quantizer(context.framework or "", method, algorithm)
+    if branch is None or branch.emits == "nothing":
+        return unknown(name, f"{context.framework} has no quantizer for {method}")
+    origin = f"quant_method {method} of the checkpoint"
+    if branch.emits == "fp8":
+        return _sized(context, name, weight_format(context) or "fp8_block", origin)
+    return _sized(context, name, _SYNC_FORMAT[branch.emits], origin)
+
+
+def _sized(context: Context, name: str, format: str, origin: str) -> Role:
+    """A weight row; INT4 groups and FP8 blocks take the size that the checkpoint declares."""
+    known = formats()[format]
+    size = known.bytes_per_element
+    if format == "int4":
+        group = group_size(context)
+        size_or_none = known.bytes_with_block((1, group)) if group else None
+        return Role(name, f"int4 (groups of {group or 'unknown size'})", size_or_none, origin)
+    blocks = context.get("checkpoint.quantization_config.weight_block_size")
+    if format == "fp8_block" and blocks is not None and len(blocks) == 2:
+        size = known.bytes_with_block((blocks[0], blocks[1]))
+    return Role(name, format, size, origin)
+
+
+# Weights and activations ----------------------------------------------------------------------
+def rollout_format(context: Context) -> tuple[str, str] | None:
+    """Weight format inside the engine and what decides it; ``None`` if that is not declared."""
+    quantization = context.get("inference.quantization")
+    if quantization is not None:
+        name = {"fp8": "fp8_per_tensor", "int8_sq": "int8"}.get(quantization, quantization)
+        return ("int4" if "4" in name else name), "inference.quantization"
+    if infers(context):
+        return context.get("inference.dtype") or base(context), "inference.dtype"
+    stored = weight_format(context)
+    method = context.get("rollout.quantization")
+    if stored in ("bf16", "fp16", "fp32", None) and method in _ONLINE and stored is not None:
+        return _ONLINE[method], "rollout.quantization (quantized on loading)"
+    return (stored, "checkpoint.hf_weight_format") if stored is not None else None
+
+
+def _weights(context: Context) -> Role:
+    found = rollout_format(context)
+    if found is None:
+        return unknown("rollout weights", "checkpoint.hf_weight_format is not declared")
+    return _sized(context, "rollout weights", *found)
+
+
+def model_dtype(context: Context) -> tuple[str, str] | None:
+    """Format of what stays unquantized in the engine."""
+    declared = _VLLM_DTYPE.get(context.get("rollout.dtype") or "")
+    if declared is not None and context.framework != "vime":
+        return declared, "rollout.dtype"
+    if context.is_rl and context.argument("fp16"):
+        return "fp16", "training.fp16 (the framework passes it on)"
+    if infers(context):
+        return context.get("inference.dtype") or base(context), "inference.dtype"
+    stored = weight_format(context)
+    if stored in ("bf16", "fp16"):
+        return stored, "the checkpoint's dtype"
+    if stored == "fp32":
+        return "bf16", "vLLM's auto dtype of an FP32 checkpoint"
+    return ("bf16", "converters keep other layers in BF16") if stored is not None else None
+
+
+def _activations(context: Context) -> Role:
+    name = "rollout activations"
+    found, dense = rollout_format(context), model_dtype(context)
+    if found is None or dense is None:
+        return unknown(name, "checkpoint.hf_weight_format is not declared")
+    format, origin = found
+    if format not in _NATIVE_FROM:
+        if format == "int8" and not infers(context):
+            return row(name, "int8", origin)
+        return row(name, *dense)
+    capability = context.target.compute_capability
+    if capability is None:
+        return unknown(name, "the GPU is not declared")
+    if capability < _NATIVE_FROM[format]:
+        return row(name, dense[0], "weight-only kernels on this GPU")
+    return row(name, format, origin, activation=True)
+
+
+# Caches ---------------------------------------------------------------------------------------
+def _kv_cache(context: Context) -> Role:
+    name, declared = "KV cache", context.get("rollout.kv_cache_dtype")
+    if context.framework in ("slime", "miles"):
+        return unknown(name, f"{context.framework} rolls out with SGLang")
+    if declared not in (None, "auto"):
+        format = _CACHE_FORMAT.get(declared)
+        if format is None:
+            return Role(name, declared, None, "rollout.kv_cache_dtype")
+        return row(name, format, "rollout.kv_cache_dtype")
+    scheme = context.get("checkpoint.quantization_config.kv_cache_quant_algo")
+    if scheme in ("FP8", "NVFP4"):
+        format = {"FP8": "fp8_e4m3", "NVFP4": "nvfp4"}[scheme]
+        return row(name, format, "checkpoint.quantization_config.kv_cache_quant_algo")
+    dense = model_dtype(context)
+    if dense is None:
+        return unknown(name, "auto: the model's dtype is not declared")
+    return row(name, dense[0], "rollout.kv_cache_dtype auto: the model's dtype")
+
+
+def _states(context: Context) -> Iterator[Role]:
+    """vLLM keeps recurrent and convolution state apart from the KV cache, never in FP8."""
+    if not context.get("model.linear_attention_layers"):
+        yield absent("recurrent state", "no recurrent layers")
+        yield absent("conv state", "no recurrent layers")
+        return
+    yield _recurrent(context)
+    yield _convolution(context, "conv state")
+
+
+def _recurrent(context: Context) -> Role:
+    name = "recurrent state"
+    for field in ("rollout.mamba_ssm_cache_dtype", "model.hf_mamba_ssm_dtype"):
+        format = _VLLM_DTYPE.get(context.get(field) or "")
+        if format is not None:
+            return row(name, format, field)
+    if context.get("rollout.mamba_cache_dtype") in (None, "auto"):
+        return unknown(name, "auto: some models keep it in FP32")
+    return _convolution(context, name)
+
+
+def _convolution(context: Context, name: str) -> Role:
+    format = _VLLM_DTYPE.get(context.get("rollout.mamba_cache_dtype") or "")
+    if format is not None:
+        return row(name, format, "rollout.mamba_cache_dtype")
+    dense = model_dtype(context)
+    if dense is None:
+        return unknown(name, "auto: the model's dtype is not declared")
+    return row(name, dense[0], "rollout.mamba_cache_dtype auto: the model's dtype")
