@@ -95,7 +95,7 @@ def _given(context: Context, key: str, default: Any, weights: str | None = None)
     value = context.get(field)
     if value is not None:
         value = list(value) if isinstance(value, tuple) else value
-        return Item(key, value, Reason(f"set by {field}", field))
+        return Item(key, value, Reason(field, field))
     if weights is not None:
         because = f"checkpoint.hf_weight_format = {weights}"
         return Item(key, default, Reason(because, "checkpoint.hf_weight_format"))
@@ -107,7 +107,7 @@ def _ignored(context: Context, key: str) -> Item:
     for field in (f"{_CONFIG}.{name}" for name in ("ignore", "modules_to_not_convert")):
         names = context.get(field)
         if names is not None:
-            return Item(key, list(names), Reason(f"set by {field}", field))
+            return Item(key, list(names), Reason(field, field))
     return Item(key, ["lm_head"], Reason("the LM head keeps its precision", fact=_TEMPLATES))
 
 

@@ -81,4 +81,4 @@ def _fake_quantization(context: Context) -> Iterator[Item]:
     for field, name in FIELD_VARIABLES.items():
         value = context.get(field)
         if field.startswith("qat.") and value is not None:
-            yield Item(name, env_text(value), Reason(f"set by {field}", field))
+            yield Item(name, env_text(value), Reason(field, field))

@@ -61,4 +61,4 @@ def extra_items(context: Context) -> Iterator[Item]:
         field = f"launch.extra_args.{key}"
         name = key if key.startswith("-") else f"--{key.replace('_', '-')}"
         value = list(value) if isinstance(value, (list, tuple)) else value
-        yield Item(name, value, Reason(f"set by {field}", field=field))
+        yield Item(name, value, Reason(field, field=field))

@@ -58,7 +58,7 @@ def _declared(context: Context, *scopes: str) -> dict[str, Item]:
     for scope in scopes:
         for name, value in (getattr(context.plan.env, scope) or {}).items():
             field = f"env.{scope}.{name}"
-            found[name] = Item(name, str(value), Reason(f"set by {field}", field))
+            found[name] = Item(name, str(value), Reason(field, field))
     return found
 
 

@@ -89,14 +89,14 @@ def _builder_keywords(context: Context, recipe: TeRecipe) -> Iterator[Item]:
         for field in ("training.fp4_quantizer_factory", "training.fp8_quantizer_factory"):
             factory = context.get(field)
             if factory is not None:
-                yield Item("qfactory", factory, Reason(f"{field} names the factory", field=field))
+                yield Item("qfactory", factory, Reason(field, field=field))
                 return
         return
     if recipe.selector == "fp8_recipe":
         yield Item(
             "fp8_format",
             str(context.get("training.fp8_format")).upper(),
-            Reason("the format of the quantized GEMMs", field="training.fp8_format"),
+            Reason("training.fp8_format", field="training.fp8_format"),
         )
     if recipe.name == "DelayedScaling":
         yield from _delayed_keywords(context)
@@ -111,7 +111,7 @@ def _delayed_keywords(context: Context) -> Iterator[Item]:
         field = f"training.fp8_{name}"
         given = context.get(field) is not None
         reason = (
-            Reason(f"set by {field}", field=field)
+            Reason(field, field=field)
             if given
             else Reason("Megatron's default, which replaces TE's", fact=_DELAYED)
         )
@@ -123,7 +123,7 @@ def te_variables(context: Context) -> tuple[Item, ...]:
     if not context.trains:
         return ()
     items = [
-        Item(FIELD_VARIABLES[field], env_text(context.get(field)), Reason(f"set by {field}", field))
+        Item(FIELD_VARIABLES[field], env_text(context.get(field)), Reason(field, field))
         for field in FIELD_VARIABLES
         if field in _FROM_ENVIRONMENT and context.get(field) is not None
     ]

@@ -111,7 +111,7 @@ def _extra(context: Context) -> Iterator[Item]:
         if value is not None:
             name = key.lstrip("-").replace("-", "_")
             field = f"launch.extra_args.{key}"
-            yield Item(name, _plain(value), Reason(f"set by {field}", field=field))
+            yield Item(name, _plain(value), Reason(field, field=field))
 
 
 # Command lines --------------------------------------------------------------------------------
