@@ -68,7 +68,7 @@ def _options(flag: MegatronFlag) -> list[Option]:
                 kind,
                 flag.nargs,
                 flag.type,
-                flag.choices,
+                None if flag.choices is None else tuple(map(str, flag.choices)),
                 flag.field or None,
             )
         )

@@ -146,6 +146,26 @@ def _cuda_graph_rng(args: SimpleNamespace, target: Target) -> Changes:
     return None
 
 
+def _cuda_graph_rng_014(args: SimpleNamespace, target: Target) -> Changes:
+    graphs = args.enable_cuda_graph or args.external_cuda_graph
+    if graphs and args.transformer_impl == "transformer_engine":
+        return {"te_rng_tracker": True}
+    return None
+
+
+def _cuda_graph_rng_015(args: SimpleNamespace, target: Target) -> Changes:
+    if args.cuda_graph_impl != "none" and args.transformer_impl == "transformer_engine":
+        return {"te_rng_tracker": True}
+    return None
+
+
+def _emerging_optimizer(args: SimpleNamespace, target: Target) -> Changes:
+    if args.optimizer in ("sgd", "adam"):
+        return None
+    optimizer = "muon" if args.optimizer == "dist_muon" else args.optimizer
+    return {"optimizer": optimizer, "use_distributed_optimizer": False}
+
+
 def _moe_padding_alias(args: SimpleNamespace, target: Target) -> Changes:
     return (
         {"moe_router_padding_for_quantization": True} if args.moe_router_padding_for_fp8 else None
@@ -276,9 +296,30 @@ STEPS: tuple[Step, ...] = (
     Step(
         "cuda-graph-rng",
         "CUDA graphs of Transformer Engine need its random number tracker",
+        "NVIDIA/Megatron-LM@core_v0.14.0:megatron/training/arguments.py:1105",
+        _cuda_graph_rng_014,
+        VersionRange("0.14.0", "0.14"),
+    ),
+    Step(
+        "cuda-graph-rng",
+        "CUDA graphs of Transformer Engine need its random number tracker",
+        "NVIDIA/Megatron-LM@core_v0.15.3:megatron/training/arguments.py:1195",
+        _cuda_graph_rng_015,
+        VersionRange("0.15.0", "0.15"),
+    ),
+    Step(
+        "cuda-graph-rng",
+        "CUDA graphs of Transformer Engine need its random number tracker",
         f"{_MEGATRON}:1245",
         _cuda_graph_rng,
-        VersionRange("0.14.0"),
+        VersionRange("0.16.0"),
+    ),
+    Step(
+        "emerging-optimizer",
+        "muon and its kin bring their own layer-wise distributed optimizer",
+        "NVIDIA/Megatron-LM@core_v0.18.2:megatron/training/arguments.py:1559",
+        _emerging_optimizer,
+        VersionRange("0.18.0"),
     ),
     Step(
         "moe-padding-alias",
