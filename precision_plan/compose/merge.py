@@ -141,12 +141,10 @@ class Draft:
         path = ""
         for part in parts[:-1]:
             path = f"{path}.{part}" if path else part
-            child = self._child(node, part)
-            if not isinstance(child, (dict, list)):
-                child = {}
-                if not self._put(node, part, path, child, origin):
+            if not isinstance(self._child(node, part), (dict, list)):
+                if not self._put(node, part, path, {}, origin):
                     return
-            node = child
+            node = self._child(node, part)
         here = override.key
         value = override.value
         old = self._child(node, parts[-1])
