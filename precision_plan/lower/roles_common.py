@@ -36,4 +36,8 @@ def decided_by(context: Context, dest: str) -> str:
     if override is not None:
         return override.step.because
     field = resolved.given.get(dest)
-    return field if field is not None else f"default of Megatron {resolved.megatron_core}"
+    if field is not None:
+        return field
+    if context.framework == "megadlm":
+        return "default of MegaDLM"
+    return f"default of Megatron {resolved.megatron_core}"

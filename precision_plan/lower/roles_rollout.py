@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from precision_plan.facts.formats import formats
+from precision_plan.facts.gpus import gpus
 from precision_plan.facts.weight_sync import sync_quantizer
 from precision_plan.lower.checkpoint import checkpoint, group_size, weight_format
 from precision_plan.lower.context import Context
@@ -48,8 +49,6 @@ _CACHE_FORMAT = {
 
 _NATIVE_FROM = {"fp8_block": (8, 9), "fp8_per_tensor": (8, 9), "mxfp8": (10, 0), "nvfp4": (10, 0)}
 """Compute capability from which the engine multiplies in the format; below, weights only."""
-
-_KERNELS = "vllm@0.33.0: below it the weights are expanded to the model's dtype"
 
 
 def rollout_roles(context: Context) -> Iterator[Role]:
@@ -106,10 +105,6 @@ def _sized(context: Context, name: str, format: str, origin: str) -> Role:
 # Weights and activations ----------------------------------------------------------------------
 def rollout_format(context: Context) -> tuple[str, str] | None:
     """Weight format inside the engine and what decides it; ``None`` if that is not declared."""
-    quantization = context.get("inference.quantization")
-    if quantization is not None:
-        name = {"fp8": "fp8_per_tensor", "int8_sq": "int8"}.get(quantization, quantization)
-        return ("int4" if "4" in name else name), "inference.quantization"
     if infers(context):
         return context.get("inference.dtype") or base(context), "inference.dtype"
     stored = weight_format(context)
@@ -120,10 +115,15 @@ def rollout_format(context: Context) -> tuple[str, str] | None:
 
 
 def _weights(context: Context) -> Role:
-    found = rollout_format(context)
+    name, found = "rollout weights", rollout_format(context)
     if found is None:
-        return unknown("rollout weights", "checkpoint.hf_weight_format is not declared")
-    return _sized(context, "rollout weights", *found)
+        return unknown(name, "checkpoint.hf_weight_format is not declared")
+    for field in ("inference.quantization", "inference.export_quant_cfg"):
+        quantization = context.get(field)
+        if quantization is not None:
+            origin = f"{field}: calibration simulates it, the storage stays"
+            return row(name, found[0], origin, note=f"(as {quantization})")
+    return _sized(context, name, *found)
 
 
 def model_dtype(context: Context) -> tuple[str, str] | None:
@@ -149,16 +149,29 @@ def _activations(context: Context) -> Role:
     if found is None or dense is None:
         return unknown(name, "checkpoint.hf_weight_format is not declared")
     format, origin = found
+    if format == "int8":
+        return row(name, "int8", origin)
     if format not in _NATIVE_FROM:
-        if format == "int8" and not infers(context):
-            return row(name, "int8", origin)
         return row(name, *dense)
-    capability = context.target.compute_capability
-    if capability is None:
+    native = _multiplies_in(context, format)
+    if native is None:
         return unknown(name, "the GPU is not declared")
-    if capability < _NATIVE_FROM[format]:
+    if not native:
         return row(name, dense[0], "weight-only kernels on this GPU")
     return row(name, format, origin, activation=True)
+
+
+def _multiplies_in(context: Context, format: str) -> bool | None:
+    """Whether the declared GPU has matrix units for ``format``; ``None`` if it is unknown."""
+    capability = context.target.compute_capability
+    if capability is not None:
+        return capability >= _NATIVE_FROM[format]
+    gpu = gpus().get(context.target.gpu or "")
+    if gpu is None or gpu.platform != "rocm":
+        return None
+    if format in ("mxfp8", "nvfp4"):
+        return format in (gpu.native or ())
+    return gpu.fp8_encoding != "none"
 
 
 # Caches ---------------------------------------------------------------------------------------
@@ -171,6 +184,8 @@ def _kv_cache(context: Context) -> Role:
         if format is None:
             return Role(name, declared, None, "rollout.kv_cache_dtype")
         return row(name, format, "rollout.kv_cache_dtype")
+    if infers(context):
+        return _megatron_cache(context, name)
     scheme = context.get("checkpoint.quantization_config.kv_cache_quant_algo")
     if scheme in ("FP8", "NVFP4"):
         format = {"FP8": "fp8_e4m3", "NVFP4": "nvfp4"}[scheme]
@@ -179,6 +194,16 @@ def _kv_cache(context: Context) -> Role:
     if dense is None:
         return unknown(name, "auto: the model's dtype is not declared")
     return row(name, dense[0], "rollout.kv_cache_dtype auto: the model's dtype")
+
+
+def _megatron_cache(context: Context, name: str) -> Role:
+    """Megatron's own engine caches in the model's dtype; ModelOpt may simulate a smaller one."""
+    format, origin = model_dtype(context) or (base(context), "inference.dtype")
+    simulated = context.get("inference.export_kv_cache_quant")
+    if simulated in (None, False, "none"):
+        return row(name, format, origin)
+    note = f"(as {'fp8' if simulated is True else simulated})"
+    return row(name, format, "inference.export_kv_cache_quant", note=note)
 
 
 def _states(context: Context) -> Iterator[Role]:

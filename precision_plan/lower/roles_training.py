@@ -105,10 +105,17 @@ def _main_params(context: Context) -> Role:
         origin = decided_by(context, "megatron_fsdp_main_params_dtype")
         return row(name, base(context) if dtype == "auto" else dtype, origin)
     if context.argument("optimizer_cpu_offload"):
-        return row(name, "fp32", decided_by(context, "optimizer_cpu_offload"), note="(host)")
+        return _on_host(context, name)
     if not context.argument("use_precision_aware_optimizer"):
         return row(name, "fp32", "mixed-precision optimizer")
     return _precision_aware_main_params(context)
+
+
+def _on_host(context: Context, name: str) -> Role:
+    """CPU Adam updates in FP32, whatever the precision-aware dtypes say."""
+    fraction = context.argument("optimizer_offload_fraction")
+    note = "(host)" if fraction in (None, 1.0) else f"({fraction:.0%} on the host)"
+    return row(name, "fp32", decided_by(context, "optimizer_cpu_offload"), note=note)
 
 
 def _precision_aware_main_params(context: Context) -> Role:
@@ -167,7 +174,7 @@ def _moment(context: Context, name: str, dest: str) -> Role:
     if optimizer != "adam":
         return unknown(name, f"{optimizer} keeps its own state")
     if context.argument("optimizer_cpu_offload"):
-        return row(name, "fp32", decided_by(context, "optimizer_cpu_offload"), note="(host)")
+        return _on_host(context, name)
     if not context.argument("use_precision_aware_optimizer"):
         return row(name, "fp32", "Adam without the precision-aware optimizer")
     dtype = context.argument(dest)
@@ -199,7 +206,8 @@ def _gemm(context: Context, name: str, element: str) -> Role:
         return unknown(name, "the quantizer factory decides")
     if recipe.selector == "fp4_recipe":
         return row(name, recipe.format, "training.fp4_recipe", activation=True)
-    origin = decided_by(context, "fp8_recipe")
+    only_one = context.framework == "megadlm"
+    origin = "MegaDLM has one FP8 recipe" if only_one else decided_by(context, "fp8_recipe")
     return row(name, recipe.format, origin, activation=True, note=element)
 
 
@@ -214,6 +222,10 @@ def _softmax(context: Context) -> Role:
     if context.argument(dest):
         return row(name, "fp32", decided_by(context, dest))
     backend = context.argument("attention_backend")
+    if base(context) == "fp32":
+        return row(name, "fp32", base_origin(context))
+    if context.argument("transformer_impl") == "local":
+        backend = "local"
     if backend in ("flash", "fused"):
         return row(name, "fp32", f"inside the {backend} attention kernel")
     if backend in ("unfused", "local"):

@@ -142,7 +142,8 @@ def _block_scales(context: Context) -> Iterator[Item]:
         return
     gpu = context.target.gpu or "{}.{}".format(*(context.target.compute_capability or ()))
     if not row.fp32_scales:
-        yield Item(BLOCK_SCALES, "0", Reason(f"{gpu}: {row.effect}", fact=row.source))
+        because = f"FP32 scales do not work on {gpu}: {row.effect}"
+        yield Item(BLOCK_SCALES, "0", Reason(because, fact=row.source))
     elif context.is_rl:
         because = f"{gpu}: the framework's own default, written out so that every process has it"
         yield Item(BLOCK_SCALES, "1", Reason(because, fact=_FRAMEWORK_DEFAULT))
