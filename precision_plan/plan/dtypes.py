@@ -67,6 +67,7 @@ DpaFp8Recipe = Literal["F16", "DelayedScaling", "Float8CurrentScaling", "MXFP8Bl
 DpaFp8Format = Literal["HYBRID", "E4M3", "E5M2"]
 
 # vLLM ----------------------------------------------------------------------------------------
+HfDtype = Literal["float32", "float16", "bfloat16"]
 VllmDtype = Literal["auto", "half", "float16", "bfloat16", "float", "float32"]
 KvCacheDtype = Literal[
     "auto",

@@ -27,6 +27,8 @@ class Model(Section):
 
     name: str | None = None
     hf_architecture: str | None = None
+    hf_model_type: str | None = None
+    hf_torch_dtype: d.HfDtype | None = None
     num_layers: PositiveInt | None = None
     mtp_num_layers: NonNegativeInt | None = None
     hidden_size: PositiveInt | None = None

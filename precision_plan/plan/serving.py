@@ -69,7 +69,8 @@ class QuantizationConfig(Section):
     Field names are those of the file. ``fp8`` reads ``weight_block_size``,
     ``activation_scheme`` and ``modules_to_not_convert``; ``compressed-tensors`` reads
     ``bits``/``group_size``/``symmetric`` (written into ``config_groups.group_0.weights``) and
-    ``ignore``; ``modelopt`` reads ``quant_algo``, ``group_size`` and ``ignore``.
+    ``ignore``; ``modelopt`` reads ``quant_algo``, ``group_size`` and ``ignore``, else
+    ``exclude_modules``; ``mxfp8`` reads ``ignored_layers``.
     """
 
     quant_method: str | None = None
@@ -84,6 +85,8 @@ class QuantizationConfig(Section):
     symmetric: bool | None = None
     actorder: str | bool | None = None
     ignore: Strings | None = None
+    exclude_modules: Strings | None = None
+    ignored_layers: Strings | None = None
     modules_to_not_convert: Strings | None = None
     kv_cache_quant_algo: str | None = None
     scale_tensor: str | None = None

@@ -26,10 +26,14 @@ def rules() -> Mapping[str, Rule]:
         fsdp,
         hardware,
         hardware_limits,
+        inference,
         int4_qat,
+        moe,
         nvfp4_qat,
         optimizer,
         pairing,
+        shapes,
+        shapes_rollout,
         sharding,
         te_recipes,
         training,
@@ -54,6 +58,10 @@ def rules() -> Mapping[str, Rule]:
         distributed,
         fsdp,
         sharding,
+        inference,
+        shapes,
+        shapes_rollout,
+        moe,
     )
     found: dict[str, Rule] = {}
     slugs: set[str] = set()

@@ -1,0 +1,116 @@
+"""vLLM: which attention backend takes which KV cache dtype, and MoE kernels by method.
+
+The tables are those of 0.33.0, the release whose selection was run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any, Literal
+
+from precision_plan.facts._load import record, table
+from precision_plan.facts.gpus import parse_capability
+from precision_plan.facts.versions import VersionRange
+
+Capability = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Takes:
+    """KV cache dtypes that a backend takes on a half-open range of compute capabilities."""
+
+    kv: frozenset[str]
+    min_cc: Capability | None
+    below_cc: Capability | None
+
+    def covers(self, compute_capability: Capability | None) -> bool:
+        """True if the range holds the capability; an unknown one is in every range."""
+        if compute_capability is None:
+            return True
+        if self.min_cc is not None and compute_capability < self.min_cc:
+            return False
+        return self.below_cc is None or compute_capability < self.below_cc
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionBackend:
+    """One attention backend of one platform.
+
+    ``kind`` is the attention it computes: ``dense``, ``mla`` (multi-head latent attention) or
+    ``sparse_mla``. ``automatic`` backends are tried when none is named. ``build_min_cc`` gives
+    the capability that a KV dtype needs beyond the selection, when the layer is built.
+    """
+
+    name: str
+    platform: Literal["cuda", "rocm"]
+    kind: Literal["dense", "mla", "sparse_mla"]
+    automatic: bool
+    dtypes: tuple[str, ...]
+    takes: tuple[Takes, ...]
+    versions: VersionRange
+    source: str
+    batch_invariant: bool = False
+    build_min_cc: Mapping[str, Capability] = field(default_factory=dict)
+    note: str | None = None
+
+    def runs_on(self, compute_capability: Capability | None) -> bool:
+        """True if the backend exists on the capability for some KV dtype."""
+        return any(takes.covers(compute_capability) for takes in self.takes)
+
+    def accepts(self, kv_dtype: str, compute_capability: Capability | None) -> bool:
+        """True if the selection lets the KV dtype through on the capability."""
+        return any(
+            kv_dtype in takes.kv and takes.covers(compute_capability) for takes in self.takes
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class MoeMethod:
+    """Expert kernels of one quantization method: values of ``--moe-backend``, and EPLB support.
+
+    ``backends`` is ``None`` where the list was not read.
+    """
+
+    method: str
+    backends: tuple[str, ...] | None
+    eplb: bool
+    versions: VersionRange
+    source: str
+
+
+def _capability(text: str | None) -> Capability | None:
+    return None if text is None else parse_capability(text)
+
+
+def _backend(row: Mapping[str, Any]) -> AttentionBackend:
+    takes = tuple(
+        Takes(frozenset(part["kv"]), _capability(part["min_cc"]), _capability(part["below_cc"]))
+        for part in row["takes"]
+    )
+    needs = {kv: parse_capability(cc) for kv, cc in row.get("build_min_cc", {}).items()}
+    built = MappingProxyType(needs)
+    return record(AttentionBackend, {**row, "takes": takes, "build_min_cc": built})
+
+
+@lru_cache(maxsize=1)
+def attention_backends() -> tuple[AttentionBackend, ...]:
+    """Every backend; a name may stand once per platform."""
+    return tuple(_backend(row) for row in table("vllm_attention_backends"))
+
+
+@lru_cache(maxsize=256)
+def attention_backend(name: str, platform: str) -> AttentionBackend | None:
+    """One backend by its name, in any case; ``None`` if the catalogue does not have it."""
+    for row in attention_backends():
+        if row.name == name.upper() and row.platform == platform:
+            return row
+    return None
+
+
+@lru_cache(maxsize=1)
+def moe_methods() -> Mapping[str, MoeMethod]:
+    """Expert kernels by the method that vLLM reports."""
+    return MappingProxyType({row["method"]: record(MoeMethod, row) for row in table("vllm_moe")})

@@ -1,0 +1,370 @@
+"""PP60x: environment variables by process role: who reads them, and who sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from difflib import get_close_matches
+from functools import lru_cache
+
+from precision_plan.facts.env_vars import dead_names, env_var, env_vars, is_secret
+from precision_plan.facts.frameworks import framework_env
+from precision_plan.plan import Because, Fix
+from precision_plan.plan.environment import FIELD_VARIABLES, declared_env, env_text
+from precision_plan.rules.base import Context, Finding, Found, Rule, rule, set_to
+from precision_plan.rules.formats import RL_FRAMEWORKS
+
+_PRECEDENCE = "THUDM/slime@624b824a:slime/ray/actor_group.py:64-98"
+_ENGINE = "vllm-project/vime@039ae4dd:vime/backends/vllm_utils/vllm_engine.py"
+
+SCOPES = ("all", "driver", "train_actor", "rollout_engine", "vllm_worker", "converter")
+
+
+def declared(ctx: Context) -> Iterator[tuple[str, str, str]]:
+    """Yield ``(scope, variable, value)`` of every entry of the plan's ``env`` section."""
+    env = ctx.plan.env
+    for scope in SCOPES:
+        variables = getattr(env, scope)
+        if variables:
+            for name, value in variables.items():
+                yield scope, name, value
+
+
+def is_reference(value: str) -> bool:
+    """True if Ray expands the value on the worker (``$VAR``, ``${VAR}``): it is unknown here."""
+    return "$" in value
+
+
+@rule(
+    "PP601",
+    "variable-and-field-disagree",
+    "error",
+    stage="run",
+    source=(_PRECEDENCE,),
+)
+def variable_and_field(ctx: Context) -> Iterator[Finding]:
+    """A plan field and an environment variable are one setting, and they have two values.
+
+    Why:
+        Transformer Engine's recipe knobs and the fake-quantization switches are environment
+        variables; the plan has a typed field for each. If both are written, the field is what
+        is lowered, so the variable in ``env`` is not what the process sees.
+
+    Bad:
+        training: {bf16: true, fp8_block_scaling_fp32_scales: true}
+        env: {train_actor: {NVTE_FP8_BLOCK_SCALING_FP32_SCALES: "0"}}
+
+    Good:
+        training:
+          {bf16: true, fp8_format: e4m3, fp8_recipe: blockwise,
+           fp8_block_scaling_fp32_scales: true}
+    """
+    if ctx.plan.env.all is None and ctx.plan.env.train_actor is None:
+        return
+    written = declared_env(ctx.plan, "train_actor")
+    for field, name in FIELD_VARIABLES.items():
+        entry = written.get(name)
+        if entry is None:
+            continue
+        value = ctx.plan.get(field)
+        if value is not None and env_text(value) != entry[0] and not is_reference(entry[0]):
+            yield ctx.found(
+                f"{ctx.shown(field)} is {name}={env_text(value)}, but {entry[1]} = {entry[0]}",
+                field,
+                entry[1],
+                fix=(set_to((entry[1], None)), set_to((field, None))),
+            )
+
+
+_OWNERS = ("NVTE_", "OPEN_TRAINING_", "VLLM_", "FLASHINFER_", "SGLANG_", "DSA_KV_")
+_REACH = {
+    "driver": {"driver"},
+    "train_actor": {"train_actor"},
+    "rollout_engine": {"rollout_engine", "vllm_worker"},
+    "vllm_worker": {"vllm_worker"},
+}
+_TITLES = {
+    "driver": "the driver",
+    "train_actor": "the train actors",
+    "rollout_engine": "the rollout engine",
+    "vllm_worker": "vLLM's workers",
+    "converter": "the converter",
+}
+
+
+@rule(
+    "PP602",
+    "variable-in-wrong-role",
+    "error",
+    stage="run",
+    source=(_PRECEDENCE, "vllm-project/vllm#14099", "verl-project/verl-omni#165"),
+    frameworks=RL_FRAMEWORKS,
+)
+def wrong_role(ctx: Context) -> Iterator[Finding]:
+    """A variable is given to a process that does not read it, and its reader does not see it.
+
+    Why:
+        Ray actors inherit the raylet's environment, not the driver's. ``env.train_actor``
+        becomes --train-env-vars, which never reaches the rollout engine; ``env.driver`` reaches
+        no actor, except for the few variables that the framework copies. ``env.all`` reaches
+        every role through the job. A switch in the wrong place is off without a word.
+
+    Bad:
+        software: {framework: vime}
+        env: {train_actor: {VLLM_USE_DEEP_GEMM_E8M0: "0"}}
+
+    Good:
+        software: {framework: vime}
+        env: {rollout_engine: {VLLM_USE_DEEP_GEMM_E8M0: "0"}}
+    """
+    for scope, name, value in declared(ctx):
+        if scope not in _REACH or not name.startswith(_OWNERS):
+            continue
+        row = env_var(name)
+        if row is None or _REACH[scope].intersection(row.roles):
+            continue
+        if scope == "driver" and name in _copied(ctx.target.framework or ""):
+            continue
+        if any(_sees(ctx, role, name) for role in row.roles):
+            continue
+        reader, place = row.roles[0], f"env.{scope}.{name}"
+        yield ctx.found(
+            f"{name} is read by {_TITLES[reader]}, which do not see env.{scope}",
+            place,
+            Because(f"read by {', '.join(row.read_by)} in: {', '.join(row.roles)}"),
+            "software.framework",
+            fix=(
+                set_to((f"env.{reader}.{name}", value), (place, None)),
+                set_to((f"env.all.{name}", value), (place, None)),
+            ),
+        )
+
+
+def _sees(ctx: Context, role: str, name: str) -> bool:
+    """True if another entry gives the variable to ``role``."""
+    return role in _TITLES and name in declared_env(ctx.plan, role)
+
+
+@lru_cache(maxsize=8)
+def _copied(framework: str) -> frozenset[str]:
+    """Variables whose value the framework copies from the driver into an actor."""
+    return frozenset(
+        row.name
+        for row in framework_env(framework)
+        if row.how == "default" and not row.name.startswith("VLLM_")
+    )
+
+
+@rule(
+    "PP603",
+    "variable-name-misspelt",
+    "warning",
+    stage="run",
+    source=("vllm@0.33.0:vllm/platforms/interface.py:1457-1470", "gpustack/gpustack#5556"),
+)
+def misspelt(ctx: Context) -> Iterator[Finding]:
+    """A variable has a name that nothing reads, and a known one differs by a letter or two.
+
+    Why:
+        Nobody rejects an unknown variable: Transformer Engine and the frameworks never notice,
+        vLLM logs a line among many. Names that Kubernetes injects for services
+        (``VLLM_X_SERVICE_HOST``, ``VLLM_X_PORT_80_TCP``) and names that resemble nothing are
+        left alone.
+
+    Bad:
+        env: {all: {NVTE_FP8_BLOCK_SCALING_FP32_SCALE: "1"}}
+
+    Good:
+        training: {bf16: true, fp8_format: e4m3, fp8_recipe: blockwise}
+        env: {all: {NVTE_FP8_BLOCK_SCALING_FP32_SCALES: "1"}}
+    """
+    for scope, name, value in declared(ctx):
+        if not name.startswith(_OWNERS) or env_var(name) is not None or name in dead_names():
+            continue
+        close = _closest(name)
+        if close is not None:
+            yield ctx.found(
+                f"nothing reads {name}; did you mean {close}?",
+                f"env.{scope}.{name}",
+                fix=(set_to((f"env.{scope}.{close}", value), (f"env.{scope}.{name}", None)),),
+            )
+
+
+@lru_cache(maxsize=1024)
+def _closest(name: str) -> str | None:
+    if name.endswith(("_SERVICE_HOST", "_SERVICE_PORT")) or "_PORT_" in name:
+        return None
+    close = get_close_matches(name, env_vars(), n=1, cutoff=0.9)
+    return close[0] if close else None
+
+
+@rule(
+    "PP604",
+    "variable-without-a-reader",
+    "warning",
+    stage="run",
+    source=(
+        "vllm@0.33.0:vllm/envs.py:1",
+        "NVIDIA/TransformerEngine#2949",
+        "ray-project/ray#47286",
+        "llm-d-incubation/llm-d-fast-model-actuation#597",
+    ),
+)
+def without_a_reader(ctx: Context) -> Iterator[Finding]:
+    """A variable has been renamed or removed, or never had a reader.
+
+    Why:
+        Launch scripts outlive the programs they start. vLLM moved its attention and MoE
+        switches from variables to arguments, Transformer Engine dropped some; NCCL_TIMEOUT_MS
+        and PYTHONBUFFERED never existed. The setting that the script relies on is not made.
+
+    Bad:
+        software: {vllm: 0.33.0}
+        env: {all: {VLLM_ATTENTION_BACKEND: FLASHINFER}}
+
+    Good:
+        software: {vllm: 0.33.0}
+        rollout: {attention_backend: FLASHINFER}
+    """
+    dead = dead_names()
+    for scope, name, _ in declared(ctx):
+        row = dead.get(name)
+        if row is None:
+            continue
+        have = ctx.target.package(row.package) if row.package else None
+        if not row.versions.is_open and (have is None or have not in row.versions):
+            continue
+        since = f" ({row.package} {row.versions})" if row.package and have else ""
+        place = f"env.{scope}.{name}"
+        how = "has no reader" if row.status == "inert" else f"is {row.status}{since}"
+        instead = (Fix(f"use {row.use} instead", {place: None}),) if row.use else ()
+        yield ctx.found(
+            f"{name} {how}",
+            place,
+            *([Because(row.note)] if row.note else ()),
+            fix=(*instead, set_to((place, None))),
+        )
+
+
+_WRITTEN_LATER = ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK", "LOCAL_RANK")
+
+
+@rule(
+    "PP605",
+    "variable-overwritten-by-framework",
+    "warning",
+    stage="run",
+    source=(f"{_PRECEDENCE}", "THUDM/slime@624b824a:slime/ray/train_actor.py:38-45", _ENGINE),
+    frameworks=RL_FRAMEWORKS,
+)
+def overwritten(ctx: Context) -> Iterator[Finding]:
+    """The framework replaces or removes a variable that the plan sets for an actor.
+
+    Why:
+        Train actors write MASTER_ADDR, RANK and their kin themselves; with offloading the
+        framework sets LD_PRELOAD and TMS_* after --train-env-vars; vime and slime take
+        PYTORCH_CUDA_ALLOC_CONF out of the engine's environment. The plan's value has no effect.
+
+    Bad:
+        software: {framework: vime}
+        env: {rollout_engine: {PYTORCH_CUDA_ALLOC_CONF: "expandable_segments:True"}}
+
+    Good:
+        software: {framework: vime}
+        env: {train_actor: {PYTORCH_CUDA_ALLOC_CONF: "expandable_segments:True"}}
+    """
+    env, launch = ctx.plan.env, ctx.plan.launch
+    for name in _WRITTEN_LATER if env.train_actor else ():
+        if name in (env.train_actor or {}):
+            yield _no_effect(ctx, "train_actor", name, "each train actor writes it itself")
+    if env.train_actor is None and env.rollout_engine is None:
+        return
+    for row in framework_env(ctx.target.framework or ""):
+        if row.how not in {"forced", "final", "removed"}:
+            continue
+        if row.when == "offload_train" and not (launch.offload_train or launch.colocate):
+            continue
+        for role in row.roles:
+            given = getattr(env, role) or {}
+            if row.name in given and given[row.name] != row.value:
+                does = "removes it" if row.value is None else f"sets it to {row.value}"
+                yield _no_effect(ctx, role, row.name, f"{ctx.target.framework} {does}")
+
+
+def _no_effect(ctx: Context, role: str, name: str, why: str) -> Finding:
+    place = f"env.{role}.{name}"
+    return ctx.found(
+        f"{place} has no effect: {why}", place, "software.framework", fix=(set_to((place, None)),)
+    )
+
+
+@rule(
+    "PP606",
+    "secret-in-the-plan",
+    "warning",
+    stage="policy",
+    source=("https://docs.ray.io/en/latest/ray-core/handling-dependencies.html",),
+)
+def secret(ctx: Context) -> Iterator[Finding]:
+    """A secret stands in the plan in plain text.
+
+    Why:
+        A plan is committed, printed by the dry run and handed to Ray, whose dashboard shows
+        the job's environment. Give the value at start (``HF_TOKEN: ${HF_TOKEN}`` is expanded
+        by Ray on the worker, from the environment that the raylet was started with).
+
+    Bad:
+        env: {all: {HF_TOKEN: not-a-real-token}}
+
+    Good:
+        env: {all: {HF_TOKEN: "${HF_TOKEN}"}}
+    """
+    for scope, name, value in declared(ctx):
+        if value and is_secret(name) and not is_reference(value):
+            yield ctx.found(
+                f"{name} looks like a secret and is written in plain text",
+                f"env.{scope}.{name}",
+                fix=(set_to((f"env.{scope}.{name}", f"${{{name}}}")),),
+            )
+
+
+@rule(
+    "PP607",
+    "variable-empty",
+    "advice",
+    stage="run",
+    source=("https://docs.ray.io/en/latest/ray-core/api/doc/ray.runtime_env.RuntimeEnv.html",),
+)
+def empty(ctx: Context) -> Found:
+    """A variable is set to the empty text.
+
+    Why:
+        Launch scripts paste shell variables into the job's environment, and one that is not
+        set leaves an empty text behind (MASTER_ADDR="" in several public scripts). Most
+        programs read that as a value, not as absence.
+
+    Bad:
+        env: {all: {MASTER_ADDR: ""}}
+
+    Good:
+        env: {all: {CUDA_DEVICE_MAX_CONNECTIONS: "1"}}
+    """
+    return [
+        ctx.found(
+            f"{name} is set to the empty text",
+            f"env.{scope}.{name}",
+            fix=(set_to((f"env.{scope}.{name}", None)),),
+        )
+        for scope, name, value in declared(ctx)
+        if value == ""
+    ]
+
+
+RULES: tuple[Rule, ...] = (
+    variable_and_field,
+    wrong_role,
+    misspelt,
+    without_a_reader,
+    overwritten,
+    secret,
+    empty,
+)

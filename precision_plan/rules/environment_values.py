@@ -1,0 +1,409 @@
+"""PP62x: values of environment variables against their readers, the GPU and the versions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from precision_plan.facts.env_vars import EnvVar, env_var
+from precision_plan.facts.transformer_engine import block_scale_rows
+from precision_plan.plan import Because
+from precision_plan.plan.environment import FIELD_VARIABLES
+from precision_plan.rules.base import Context, Finding, Found, Rule, rule, set_to
+from precision_plan.rules.environment import declared, is_reference
+from precision_plan.rules.formats import (
+    FP32_SCALES,
+    INT4_GROUP,
+    SGLANG_FRAMEWORKS,
+    fake_qat,
+    rollout_format,
+    train_format,
+)
+
+_TE_RECIPES = "transformer-engine@2.20.2:transformer_engine/common/recipe/__init__.py"
+_VLLM_ENVS = "vllm@0.33.0:vllm/envs.py"
+
+
+@rule(
+    "PP621",
+    "fp32-block-scales-refused",
+    "error",
+    stage="run",
+    source=(
+        "NVIDIA/TransformerEngine#2157",
+        "NVIDIA/TransformerEngine@d0067d0:transformer_engine/common/transpose/"
+        "quantize_transpose_vector_blockwise.cu:533-536",
+        "radixark/miles#1584",
+        "NovaSky-AI/SkyRL#1898",
+    ),
+    needs=("gpu",),
+    hardware="compute capability 10.0 and later",
+)
+def block_scales(ctx: Context) -> Found:
+    """NVTE_FP8_BLOCK_SCALING_FP32_SCALES has a value that the declared GPU cannot run.
+
+    Why:
+        Hopper multiplies FP8 blocks with FP32 scales (1) or powers of two (0). From compute
+        capability 10.0 on Transformer Engine emulates the recipe with MXFP8, whose scales are
+        powers of two: 1 ends in a RuntimeError in the first quantization. vime and slime set 1
+        everywhere, miles asks the GPU of the driver process; this project takes the value from
+        the declared target and hands it to the actors when the plan does not set it.
+
+    Bad:
+        hardware: {gpu: b200}
+        training:
+          {bf16: true, fp8_format: e4m3, fp8_recipe: blockwise,
+           fp8_block_scaling_fp32_scales: true}
+
+    Good:
+        hardware: {gpu: b200}
+        training: {bf16: true, fp8_format: e4m3, fp8_recipe: blockwise}
+    """
+    found = ctx.train_env.get(FP32_SCALES)
+    capability = ctx.target.compute_capability
+    if found is None or capability is None or not ctx.args.fp8:
+        return None
+    value, field = found
+    if train_format(ctx) != "fp8_block" or is_reference(value):
+        return None
+    te = ctx.target.package("transformer_engine")
+    rows = [
+        row
+        for row in block_scale_rows()
+        if row.covers(capability) and row.allowed and (te is None or te in row.versions)
+    ]
+    if not rows or any(value in row.allowed for row in rows):
+        return None
+    return ctx.found(
+        f"{FP32_SCALES}={value} does not run on compute capability "
+        f"{capability[0]}.{capability[1]}: {rows[-1].effect}",
+        field,
+        "hardware.gpu" if ctx.target.gpu else "hardware.compute_capability",
+        "training.fp8_recipe",
+        fix=(set_to((field, None)), set_to(("training.fp8_recipe", "mxfp8"))),
+    )
+
+
+@rule(
+    "PP622",
+    "variable-value-refused",
+    "error",
+    stage="run",
+    source=(
+        f"{_TE_RECIPES}:302-566",
+        f"{_VLLM_ENVS}:401-443",
+        "radixark/miles@0208b9a7:miles/utils/fused_nvfp4_qdq.py",
+    ),
+)
+def value_refused(ctx: Context) -> Iterator[Finding]:
+    """A variable has a value that its reader refuses or takes for off.
+
+    Why:
+        Transformer Engine compares its switches with the text ``1``: ``true``, ``yes`` and
+        ``2`` are off. vLLM passes most of its switches to int(), so that ``true`` ends the
+        process. Choices such as the 4over6 scope are compared letter by letter; older names
+        (``inputs``, ``gradients``) are refused.
+
+    Bad:
+        env: {train_actor: {NVTE_NVFP4_4OVER6: inputs}}
+
+    Good:
+        training: {bf16: true, fp4_format: e2m1}
+        env: {train_actor: {NVTE_NVFP4_4OVER6: weights}}
+    """
+    for scope, name, value in declared(ctx):
+        row = env_var(name)
+        if row is None or row.values is None or row.accepts(value) or is_reference(value):
+            continue
+        if _lenient(name, value, row):
+            continue
+        place = f"env.{scope}.{name}"
+        yield ctx.found(
+            f"{name} = {value!r} is none of {', '.join(row.values)}",
+            place,
+            Because(f"read by {', '.join(row.read_by)}"),
+            fix=tuple(set_to((place, text)) for text in _meant(value, row)),
+        )
+
+
+_TRUE, _FALSE = {"true", "yes", "on"}, {"false", "no", "off"}
+
+
+def _lenient(name: str, value: str, row: EnvVar) -> bool:
+    """Readers that accept more than the listed texts."""
+    if name.endswith("_ERR_MODE"):  # upper-cased before it is compared
+        return value.upper() in (row.values or ())
+    rocm = name.startswith("VLLM_ROCM_") and row.values == ("0", "1")
+    return rocm and value.lower() in {"true", "false"}
+
+
+def _meant(value: str, row: EnvVar) -> tuple[str, ...]:
+    values = row.values or ()
+    if values == ("0", "1"):
+        low = value.lower()
+        return ("1",) if low in _TRUE else ("0",) if low in _FALSE else values
+    return tuple(text for text in values if text.lower() == value.lower()) or values
+
+
+@rule(
+    "PP623",
+    "variable-before-its-version",
+    "error",
+    stage="run",
+    source=(f"{_TE_RECIPES}:261-566",),
+)
+def before_its_version(ctx: Context) -> Iterator[Finding]:
+    """A setting is an environment variable that the declared version does not read yet.
+
+    Why:
+        Transformer Engine grew its NVTE_ switches over time: current-scaling powers of two and
+        NVFP4 in 2.8, backward_override in 2.15, row-scaled activations in 2.16, 4over6 in 2.17.
+        An older version ignores the variable, and the run trains without the setting. A value
+        that equals the default changes nothing and is left alone.
+
+    Bad:
+        software: {transformer_engine: 2.10.0}
+        training: {bf16: true, fp4_format: e2m1, nvfp4_4over6: weights}
+
+    Good:
+        software: {transformer_engine: 2.17.0}
+        training: {bf16: true, fp4_format: e2m1, nvfp4_4over6: weights}
+    """
+    if not ctx.target.versions:
+        return
+    simulated = fake_qat(ctx) == "nvfp4_qat"
+    for name, (value, field) in ctx.train_env.items():
+        row = env_var(name)
+        if row is None or not row.versions or value == row.default:
+            continue
+        if simulated and "NVFP4_4OVER6" in name:
+            continue  # the fake quantizer reads these itself
+        if any(_reads(ctx, row, package) for package in row.read_by):
+            continue
+        package = next(iter(row.versions))
+        yield ctx.found(
+            f"{package} {ctx.target.package(package)} does not read {name} "
+            f"({row.versions[package]})",
+            field,
+            f"software.{package}",
+            fix=(set_to((field, None)),),
+        )
+
+
+def _reads(ctx: Context, row: EnvVar, package: str) -> bool:
+    """True unless ``package`` is known not to read the variable in the declared target."""
+    if package in row.versions:
+        return row.exists_in(package, ctx.target.package(package)) is not False
+    if package in {"vime", "slime", "miles"}:
+        return ctx.target.framework in {None, package}
+    return True
+
+
+_NVFP4 = ("nvfp4", "nvfp4_qat", "custom")
+_CONSUMERS = {
+    FP32_SCALES: ("fp8_block", "custom"),
+    FIELD_VARIABLES["training.fp8_current_scaling_power_2_scales"]: ("fp8_per_tensor", "custom"),
+    FIELD_VARIABLES["training.nvfp4_disable_rht"]: _NVFP4,
+    FIELD_VARIABLES["training.nvfp4_disable_stochastic_rounding"]: _NVFP4,
+    FIELD_VARIABLES["training.nvfp4_disable_2d_quantization"]: _NVFP4,
+    FIELD_VARIABLES["training.nvfp4_row_scaled_activation"]: _NVFP4,
+    FIELD_VARIABLES["training.nvfp4_4over6"]: _NVFP4,
+}
+"""Variables that only some trained formats read."""
+
+
+@rule(
+    "PP624",
+    "variable-without-its-recipe",
+    "warning",
+    stage="run",
+    source=(
+        "THUDM/slime@624b824a:scripts/low_precision/run-qwen3-4b-fp8.sh",
+        "radixark/miles@31f1ca96:docs/advanced/low-precision.md",
+        f"{_TE_RECIPES}:429",
+    ),
+)
+def without_its_recipe(ctx: Context) -> Iterator[Finding]:
+    """A recipe's variable is set, but training does not use that recipe.
+
+    Why:
+        A public launcher called FP8 training sets NVTE_FP8_BLOCK_SCALING_FP32_SCALES=1 and no
+        FP8 flag at all: it trains in BF16. The variable alone switches nothing on. miles also
+        reads it in its FP8 weight update and is left alone when the rollout is in FP8.
+
+    Bad:
+        training: {bf16: true}
+        env: {all: {NVTE_FP8_BLOCK_SCALING_FP32_SCALES: "1"}}
+
+    Good:
+        hardware: {gpu: h100}
+        training: {bf16: true, fp8_format: e4m3, fp8_recipe: blockwise}
+        env: {all: {NVTE_FP8_BLOCK_SCALING_FP32_SCALES: "1"}}
+    """
+    env = ctx.train_env
+    if not env or ctx.is_set("training.te_precision_config_file"):
+        return
+    trained: str | None = None
+    for name, consumers in _CONSUMERS.items():
+        found = env.get(name)
+        if found is None or found[0] == "0" or found[0] == "none":
+            continue
+        trained = trained or train_format(ctx)
+        if trained in consumers or _read_elsewhere(ctx, name, found[1]):
+            continue
+        yield ctx.found(
+            f"{name} is set, but nothing in training reads it: training is in {trained}",
+            found[1],
+            Because(f"its readers: {', '.join(consumers)}"),
+            fix=(set_to((found[1], None)),),
+        )
+
+
+def _read_elsewhere(ctx: Context, name: str, field: str) -> bool:
+    if name == FP32_SCALES:
+        return ctx.target.framework == "miles" and rollout_format(ctx.plan) == "fp8_block"
+    return field.startswith("env.all.") and rollout_format(ctx.plan) == "nvfp4"
+
+
+@rule(
+    "PP625",
+    "deep-gemm-needs-powers-of-two",
+    "error",
+    stage="run",
+    source=(
+        "vllm-project/vllm#38083",
+        "NovaSky-AI/SkyRL#1898",
+        "vllm@0.33.0:vllm/utils/deep_gemm.py:75-91",
+    ),
+    needs=("gpu",),
+    hardware="compute capability 10.x",
+)
+def deep_gemm_scales(ctx: Context) -> Found:
+    """VLLM_USE_DEEP_GEMM_E8M0=0 on Blackwell, where DeepGEMM takes power-of-two scales only.
+
+    Why:
+        On Hopper 0 keeps the checkpoint's FP32 block scales. On compute capability 10.x the
+        block-scaled matrix units read UE8M0 scales and DeepGEMM refuses anything else, in the
+        engine's warm-up. The value is a Hopper setting that was carried over.
+
+    Bad:
+        hardware: {gpu: b200}
+        software: {framework: vime}
+        checkpoint:
+          quantization_config:
+            {quant_method: fp8, activation_scheme: dynamic, weight_block_size: [128, 128]}
+        env: {rollout_engine: {VLLM_USE_DEEP_GEMM_E8M0: "0"}}
+
+    Good:
+        hardware: {gpu: h100}
+        software: {framework: vime}
+        checkpoint:
+          quantization_config:
+            {quant_method: fp8, activation_scheme: dynamic, weight_block_size: [128, 128]}
+        env: {rollout_engine: {VLLM_USE_DEEP_GEMM_E8M0: "0"}}
+    """
+    found = ctx.rollout_env.get("VLLM_USE_DEEP_GEMM_E8M0")
+    capability = ctx.target.compute_capability
+    if found is None or found[0] != "0" or capability is None or capability[0] != 10:
+        return None
+    if ctx.target.framework in SGLANG_FRAMEWORKS or rollout_format(ctx.plan) != "fp8_block":
+        return None
+    if ctx.rollout_env.get("VLLM_USE_DEEP_GEMM", ("1", ""))[0] == "0":
+        return None
+    return ctx.found(
+        "VLLM_USE_DEEP_GEMM_E8M0=0 on compute capability "
+        f"{capability[0]}.{capability[1]}, where DeepGEMM needs power-of-two scales",
+        found[1],
+        "hardware.gpu" if ctx.target.gpu else "hardware.compute_capability",
+        fix=(
+            set_to((found[1], None)),
+            set_to(("env.rollout_engine.VLLM_USE_DEEP_GEMM", "0"), also=" to do without DeepGEMM"),
+        ),
+    )
+
+
+@rule(
+    "PP626",
+    "aiter-fp4-needs-gfx950",
+    "error",
+    stage="run",
+    source=("vllm-project/vllm#34641", f"{_VLLM_ENVS}:1374"),
+    hardware="ROCm gfx94x",
+)
+def aiter_fp4(ctx: Context) -> Found:
+    """VLLM_ROCM_USE_AITER_FP4BMM is on for a GPU without FP4.
+
+    Why:
+        The switch re-quantizes the MLA up-projection to MXFP4. Only gfx950 has FP4; on gfx942
+        (MI300X, MI325X) the engine stops with ``MXFP4 quantization not supported``.
+
+    Bad:
+        hardware: {gpu: mi300x}
+        env: {rollout_engine: {VLLM_ROCM_USE_AITER: "1", VLLM_ROCM_USE_AITER_FP4BMM: "1"}}
+
+    Good:
+        hardware: {gpu: mi300x}
+        env: {rollout_engine: {VLLM_ROCM_USE_AITER: "1", VLLM_ROCM_USE_AITER_FP4BMM: "0"}}
+    """
+    gfx = ctx.target.gfx
+    if gfx is None or not gfx.startswith("gfx94"):
+        return None
+    env = ctx.rollout_env
+    found = env.get("VLLM_ROCM_USE_AITER_FP4BMM")
+    if found is None or found[0].lower() not in {"1", "true"}:
+        return None
+    if env.get("VLLM_ROCM_USE_AITER", ("0", ""))[0].lower() not in {"1", "true"}:
+        return None
+    return ctx.found(
+        f"VLLM_ROCM_USE_AITER_FP4BMM=1 on {gfx}, which has no FP4",
+        found[1],
+        "hardware.gpu",
+        fix=(set_to((found[1], "0")),),
+    )
+
+
+@rule(
+    "PP627",
+    "int4-group-not-a-number",
+    "error",
+    stage="run",
+    source=("THUDM/slime@624b824a:docker/patch/latest/megatron.patch:276",),
+)
+def int4_group_number(ctx: Context) -> Found:
+    """OPEN_TRAINING_INT4_GROUP_SIZE is not a positive whole number.
+
+    Why:
+        The trainer passes the text to int() in every forward pass of an expert layer; anything
+        else raises ValueError there, after the whole start-up.
+
+    Bad:
+        env: {train_actor: {OPEN_TRAINING_INT4_FAKE_QAT_FLAG: "1",
+                            OPEN_TRAINING_INT4_GROUP_SIZE: group_128}}
+        training: {moe_grouped_gemm: true}
+
+    Good:
+        env: {train_actor: {OPEN_TRAINING_INT4_FAKE_QAT_FLAG: "1",
+                            OPEN_TRAINING_INT4_GROUP_SIZE: "128"}}
+        training: {moe_grouped_gemm: true}
+    """
+    found = ctx.train_env.get(INT4_GROUP)
+    if found is None or is_reference(found[0]):
+        return None
+    value, field = found
+    if value.isascii() and value.isdigit() and int(value) > 0:
+        return None
+    return ctx.found(
+        f"{INT4_GROUP} = {value!r} is not a positive whole number",
+        field,
+        fix=(set_to((field, "128")), set_to((field, "32"))),
+    )
+
+
+RULES: tuple[Rule, ...] = (
+    block_scales,
+    value_refused,
+    before_its_version,
+    without_its_recipe,
+    deep_gemm_scales,
+    aiter_fp4,
+    int4_group_number,
+)

@@ -1,0 +1,379 @@
+"""PP50x: the trained format against the served one."""
+
+from __future__ import annotations
+
+from precision_plan.facts.formats import formats
+from precision_plan.facts.qat import train_rollout_pair
+from precision_plan.plan import Because, Fix
+from precision_plan.rules.base import Context, Found, Rule, rule, set_to
+from precision_plan.rules.formats import (
+    FP32_SCALES,
+    INT4_FLAG,
+    NVFP4_FLAG,
+    RL_FRAMEWORKS,
+    SGLANG_FRAMEWORKS,
+    rollout_format,
+    train_format,
+)
+
+_VIME_GUIDE = "vllm-project/vime@8c1c944:docs/en/advanced/low-precision.md"
+_MILES_GUIDE = "radixark/miles@31f1ca96:docs/advanced/low-precision.md"
+_SLIME_SYNC = (
+    "THUDM/slime@624b824a:slime/backends/megatron_utils/megatron_to_hf/processors/__init__.py:6-22"
+)
+
+_TITLES = {
+    "int4_qat": "BF16 with INT4 fake quantization",
+    "nvfp4_qat": "BF16 with NVFP4 fake quantization",
+    "custom": "a custom recipe",
+}
+
+
+def _title(name: str) -> str:
+    row = formats().get(name)
+    return _TITLES.get(name) or (row.title if row else name)
+
+
+def _train_field(ctx: Context, name: str) -> str:
+    """The plan field that chose the trained format."""
+    if name == "int4_qat":
+        return ctx.train_env[INT4_FLAG][1]
+    if name == "nvfp4_qat":
+        return ctx.train_env[NVFP4_FLAG][1]
+    if ctx.args.fp4:
+        return "training.fp4_format"
+    if ctx.args.fp8:
+        return "training.fp8_recipe" if ctx.is_set("training.fp8_recipe") else "training.fp8_format"
+    return "training.fp16" if ctx.args.fp16 else "training.bf16"
+
+
+def _rollout_field(ctx: Context) -> str:
+    """The plan field that chose the served format."""
+    checkpoint = ctx.plan.checkpoint
+    if checkpoint.quantization_config is not None:
+        return "checkpoint.quantization_config.quant_method"
+    if ctx.plan.weight_sync.weight_format is not None:
+        return "weight_sync.weight_format"
+    return "checkpoint.hf_weight_format"
+
+
+@rule(
+    "PP501",
+    "train-rollout-maturity",
+    "advice",
+    stage="policy",
+    source=(_VIME_GUIDE, _MILES_GUIDE),
+    frameworks=RL_FRAMEWORKS,
+)
+def maturity(ctx: Context) -> Found:
+    """The path from the trained to the served format is beta or experimental.
+
+    Why:
+        BF16 training with a block-FP8 rollout is the production path. INT4 rollout and INT4
+        QAT are beta; FP8 training with FP8 rollout, MXFP8 and NVFP4 are experimental: they
+        run, but optimizer, checkpoint and mismatch caveats remain. The profile ``production``
+        raises this to a warning.
+
+    Bad:
+        software: {framework: vime}
+        training: {bf16: true, fp8_format: e4m3, fp8_recipe: blockwise}
+        checkpoint:
+          quantization_config:
+            {quant_method: fp8, activation_scheme: dynamic, weight_block_size: [128, 128]}
+
+    Good:
+        software: {framework: vime}
+        training: {bf16: true}
+        checkpoint:
+          quantization_config:
+            {quant_method: fp8, activation_scheme: dynamic, weight_block_size: [128, 128]}
+    """
+    served = rollout_format(ctx.plan)
+    if served is None:
+        return None
+    trained = train_format(ctx)
+    pair = train_rollout_pair(trained, served, ctx.target.framework)
+    if pair is None or pair.maturity in {None, "stable"}:
+        return None
+    premises = [Because(f"{pair.note}")] if pair.note else []
+    return ctx.found(
+        f"{_title(trained)} training with {_title(served)} rollout is {pair.maturity}",
+        _train_field(ctx, trained),
+        _rollout_field(ctx),
+        "software.framework",
+        *premises,
+        fix=(Fix("keep it if you mean it, and validate the model and the reward first"),),
+    )
+
+
+@rule(
+    "PP502",
+    "train-rollout-pair-unsupported",
+    "warning",
+    stage="run",
+    source=(_MILES_GUIDE, "radixark/miles@31f1ca96:scripts/run_qwen3_30b_a3b.py:40-62"),
+    frameworks=RL_FRAMEWORKS,
+)
+def unsupported_pair(ctx: Context) -> Found:
+    """The framework does not support this trained format with this served format.
+
+    Why:
+        A rollout format is supported with the training formats whose rounding it shares:
+        FP8 blocks with BF16 or block-FP8 training, MXFP8 with BF16 or MXFP8 training, NVFP4
+        with NVFP4 training or NVFP4 fake quantization. Other pairs start, and trainer and
+        engine then disagree by two different quantization errors instead of one.
+
+    Bad:
+        software: {framework: miles}
+        hardware: {gpu: b200}
+        training: {bf16: true, fp8_format: e4m3, fp8_recipe: mxfp8}
+        checkpoint:
+          quantization_config:
+            {quant_method: fp8, activation_scheme: dynamic, weight_block_size: [128, 128]}
+
+    Good:
+        software: {framework: miles}
+        hardware: {gpu: b200}
+        training: {bf16: true, fp8_format: e4m3, fp8_recipe: mxfp8}
+        checkpoint: {quantization_config: {quant_method: mxfp8}}
+    """
+    served = rollout_format(ctx.plan)
+    if served is None:
+        return None
+    trained = train_format(ctx)
+    pair = train_rollout_pair(trained, served, ctx.target.framework)
+    if pair is None or pair.supported:
+        return None
+    return ctx.found(
+        f"{ctx.target.framework} does not support {_title(trained)} training with "
+        f"{_title(served)} rollout",
+        _train_field(ctx, trained),
+        _rollout_field(ctx),
+        *([Because(pair.note)] if pair.note else ()),
+        fix=(
+            Fix(f"train in {_title(served)}, or in BF16 where the framework supports that"),
+            Fix("or serve a checkpoint in the trained format"),
+        ),
+    )
+
+
+@rule(
+    "PP503",
+    "trained-and-served-granularity-differ",
+    "warning",
+    stage="run",
+    source=("THUDM/slime#1679", "modelscope/ms-swift#6994", _VIME_GUIDE),
+)
+def granularity(ctx: Context) -> Found:
+    """FP8 training and FP8 rollout scale over different blocks.
+
+    Why:
+        tensorwise and delayed scale a whole tensor, blockwise 128x128 blocks, mxfp8 rows of
+        32. Training in FP8 narrows the gap to an FP8 rollout only if both round alike: the
+        blockwise recipe goes with a 128x128 checkpoint, mxfp8 with an MXFP8 one, and the
+        per-tensor recipes with a checkpoint without weight_block_size.
+
+    Bad:
+        training: {bf16: true, fp8_format: e4m3, fp8_recipe: tensorwise}
+        checkpoint:
+          quantization_config:
+            {quant_method: fp8, activation_scheme: dynamic, weight_block_size: [128, 128]}
+
+    Good:
+        training: {bf16: true, fp8_format: e4m3, fp8_recipe: blockwise}
+        checkpoint:
+          quantization_config:
+            {quant_method: fp8, activation_scheme: dynamic, weight_block_size: [128, 128]}
+    """
+    if not ctx.args.fp8:
+        return None
+    served = rollout_format(ctx.plan)
+    if served not in {"fp8_block", "fp8_per_tensor", "fp8_per_channel", "mxfp8"}:
+        return None
+    trained = train_format(ctx)
+    if trained in {served, "custom"}:
+        return None
+    pair = train_rollout_pair(trained, served, ctx.target.framework)
+    if ctx.target.framework in RL_FRAMEWORKS and pair is not None and not pair.supported:
+        return None  # PP502 says more
+    recipe = {"fp8_block": "blockwise", "mxfp8": "mxfp8", "fp8_per_tensor": "tensorwise"}
+    fix = (set_to(("training.fp8_recipe", recipe[served])),) if served in recipe else ()
+    return ctx.found(
+        f"training in {_title(trained)}, rollout in {_title(served)}: the scales differ",
+        _train_field(ctx, trained),
+        _rollout_field(ctx),
+        fix=fix,
+    )
+
+
+@rule(
+    "PP504",
+    "fp8-scale-kind-differs-from-rollout",
+    "warning",
+    stage="run",
+    source=(
+        "vllm@0.33.0:vllm/model_executor/layers/quantization/utils/fp8_utils.py:1195-1214",
+        "vllm-project/vllm#26197",
+        "PrimeIntellect-ai/prime-rl#3112",
+    ),
+    needs=("gpu",),
+    hardware="compute capability 9.x (Hopper)",
+)
+def scale_kind(ctx: Context) -> Found:
+    """Trainer and vLLM use different block scales on Hopper: FP32 here, powers of two there.
+
+    Why:
+        With NVTE_FP8_BLOCK_SCALING_FP32_SCALES=1 (the frameworks' value on Hopper) the trainer
+        scales blocks with FP32 numbers. vLLM's DeepGEMM rounds the same scales to powers of
+        two when it loads them, unless VLLM_USE_DEEP_GEMM_E8M0=0; it has done so by default
+        since it became the default on Hopper. Nothing fails, but the mismatch between trainer
+        and rollout grows by half. Block-FP8 training exists to avoid just that.
+
+    Bad:
+        hardware: {gpu: h100}
+        software: {framework: vime}
+        training: {bf16: true, fp8_format: e4m3, fp8_recipe: blockwise}
+        checkpoint:
+          quantization_config:
+            {quant_method: fp8, activation_scheme: dynamic, weight_block_size: [128, 128]}
+
+    Good:
+        hardware: {gpu: h100}
+        software: {framework: vime}
+        training: {bf16: true, fp8_format: e4m3, fp8_recipe: blockwise}
+        checkpoint:
+          quantization_config:
+            {quant_method: fp8, activation_scheme: dynamic, weight_block_size: [128, 128]}
+        env: {rollout_engine: {VLLM_USE_DEEP_GEMM_E8M0: "0"}}
+    """
+    if not ctx.args.fp8 or train_format(ctx) != "fp8_block":
+        return None
+    target = ctx.target
+    capability = target.compute_capability
+    if capability is None or capability[0] != 9 or target.framework in SGLANG_FRAMEWORKS:
+        return None
+    if rollout_format(ctx.plan) != "fp8_block" or "0" in _deep_gemm(ctx):
+        return None
+    default = "1" if target.framework in RL_FRAMEWORKS else "0"
+    value, field = ctx.train_env.get(FP32_SCALES, (default, "training.fp8_recipe"))
+    rounded = ctx.rollout_env.get("VLLM_USE_DEEP_GEMM_E8M0", ("1", ""))[0] != "0"
+    if (value == "1") != rounded:
+        return None
+    trained, served = ("FP32", "power-of-two") if rounded else ("power-of-two", "FP32")
+    return ctx.found(
+        f"block scales are {trained} in training and {served} in vLLM",
+        field,
+        _rollout_field(ctx),
+        Because(f"{FP32_SCALES}={value} in the trainer"),
+        Because(f"VLLM_USE_DEEP_GEMM_E8M0={int(rounded)} in the engine"),
+        fix=(set_to(("env.rollout_engine.VLLM_USE_DEEP_GEMM_E8M0", "0" if rounded else "1")),),
+    )
+
+
+def _deep_gemm(ctx: Context) -> str:
+    """Value of ``VLLM_USE_DEEP_GEMM`` on the engine; without DeepGEMM scales stay as they are."""
+    return ctx.rollout_env.get("VLLM_USE_DEEP_GEMM", ("1", ""))[0]
+
+
+@rule(
+    "PP505",
+    "base-dtype-differs-from-rollout",
+    "warning",
+    stage="run",
+    source=(
+        "verl-project/verl#4036",
+        "huggingface/trl#6774",
+        "hiyouga/EasyR1#583",
+    ),
+)
+def base_dtype(ctx: Context) -> Found:
+    """The trainer's base format and the engine's dtype differ.
+
+    Why:
+        Trainer and engine are separate programs with separate defaults. FP16 training is
+        chosen to shrink the mismatch with the rollout, and a BF16 engine gives all of it back;
+        the other way round is no better. ``auto`` takes the checkpoint's dtype. vime and slime
+        pass float16 to the engine with --fp16 by themselves.
+
+    Bad:
+        training: {fp16: true}
+        rollout: {dtype: bfloat16}
+
+    Good:
+        training: {fp16: true}
+        rollout: {dtype: float16}
+    """
+    asked = _ENGINE_DTYPES.get(ctx.plan.rollout.dtype or "")
+    if asked is None or not ctx.plan.training.model_fields_set & {"fp16", "bf16"}:
+        return None
+    trained = "fp16" if ctx.args.fp16 else "bf16" if ctx.args.bf16 else "fp32"
+    if asked == trained:
+        return None
+    return ctx.found(
+        f"training in {trained}, rollout in {asked}",
+        "rollout.dtype",
+        f"training.{trained}" if trained != "fp32" else "training.bf16",
+        fix=(set_to(("rollout.dtype", _LONG[trained])),),
+    )
+
+
+_ENGINE_DTYPES = {
+    "half": "fp16",
+    "float16": "fp16",
+    "bfloat16": "bf16",
+    "float": "fp32",
+    "float32": "fp32",
+}
+_LONG = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32"}
+
+
+@rule(
+    "PP506",
+    "fp32-head-on-one-side",
+    "warning",
+    stage="run",
+    source=("NVIDIA-NeMo/RL#4096", "vllm@0.33.0:vllm/config/model.py:348-350"),
+    frameworks=RL_FRAMEWORKS,
+)
+def one_sided_head(ctx: Context) -> Found:
+    """The output head computes in FP32 on one side only.
+
+    Why:
+        An FP32 lm_head is chosen to make the log-probabilities of trainer and rollout agree.
+        On one side only it adds a difference instead of removing one.
+
+    Bad:
+        software: {framework: vime, megatron_core: HEAD}
+        rollout: {head_dtype: float32}
+
+    Good:
+        software: {framework: vime, megatron_core: HEAD}
+        training: {output_logit_dtype: fp32}
+        rollout: {head_dtype: float32}
+    """
+    ours, theirs = ctx.plan.training.output_logit_dtype, ctx.plan.rollout.head_dtype
+    if (ours == "fp32") == (theirs == "float32"):
+        return None
+    if ours == "fp32":
+        field, other, fix = "training.output_logit_dtype", "rollout.head_dtype", "float32"
+    else:
+        field, other, fix = "rollout.head_dtype", "training.output_logit_dtype", "fp32"
+    both = set_to((other, fix))
+    alone = set_to((field, None))
+    old = other.startswith("training") and ctx.at_least("megatron_core", "HEAD") is False
+    return ctx.found(
+        f"{ctx.shown(field)} without its counterpart {other}: {fix}",
+        field,
+        other,
+        fix=(alone,) if old else (both, alone),
+    )
+
+
+RULES: tuple[Rule, ...] = (
+    maturity,
+    unsupported_pair,
+    granularity,
+    scale_kind,
+    base_dtype,
+    one_sided_head,
+)
