@@ -11,11 +11,13 @@ from precision_plan.lower.framework import extra_items, framework_items
 from precision_plan.lower.megatron import megatron_items
 from precision_plan.lower.ray import ray
 from precision_plan.lower.roles import roles
+from precision_plan.lower.scales import engine_scales
 from precision_plan.lower.settings import settings
 from precision_plan.lower.spelling import command_line
 from precision_plan.lower.transformer_engine import transformer_engine
 from precision_plan.lower.vllm import vllm
 from precision_plan.plan import Lowering, PrecisionPlan
+from precision_plan.plan.environment import train_env
 from precision_plan.plan.lowering import MegatronLowering, RayLowering
 
 __all__ = ["lower"]
@@ -30,8 +32,10 @@ def lower(plan: PrecisionPlan) -> Lowering:
     context = Context.of(plan)
     engine = transformer_engine(context)
     variables = trainer_variables(context)
-    recipe_names = engine.env
-    job = ray(context, (*variables, *(item for item in engine.items if item.name in recipe_names)))
+    recipe = tuple(item for item in engine.items if item.name in engine.env)
+    given = {name: value for name, (value, _) in train_env(plan).items()}
+    scales = engine_scales(context, {**given, **engine.env})
+    job = ray(context, (*variables, *recipe, *scales))
     return Lowering(
         megatron=_megatron(context, job),
         transformer_engine=engine,
