@@ -17,6 +17,7 @@ def rules() -> Mapping[str, Rule]:
         ValueError: if an id or a slug is used twice.
     """
     from precision_plan.rules import (
+        determinism,
         distributed,
         environment,
         environment_values,
@@ -24,6 +25,7 @@ def rules() -> Mapping[str, Rule]:
         fp8,
         fp8_params,
         fsdp,
+        graphs,
         hardware,
         hardware_limits,
         inference,
@@ -32,6 +34,7 @@ def rules() -> Mapping[str, Rule]:
         nvfp4_qat,
         optimizer,
         pairing,
+        recompute,
         shapes,
         shapes_rollout,
         sharding,
@@ -62,6 +65,9 @@ def rules() -> Mapping[str, Rule]:
         shapes,
         shapes_rollout,
         moe,
+        recompute,
+        graphs,
+        determinism,
     )
     found: dict[str, Rule] = {}
     slugs: set[str] = set()

@@ -1,0 +1,451 @@
+"""PP367 to PP379: CUDA graphs, determinism, fused kernels and the inference-optimized layers."""
+
+from __future__ import annotations
+
+from precision_plan.plan import Fix
+from precision_plan.rules.base import Context, Found, Rule, rule, set_to
+from precision_plan.rules.sources import arguments, core, megatron, transformer_config
+
+_ALLOCATOR = "PYTORCH_CUDA_ALLOC_CONF"
+_SEGMENTS = "expandable_segments:True"
+
+
+def _graphs(ctx: Context) -> tuple[str, str] | None:
+    """The CUDA graph implementation that is on, and the plan field that asks for it."""
+    args = ctx.args
+    if args.cuda_graph_impl not in {"none", None}:
+        field = ctx.given.get("cuda_graph_impl")
+        if field is None:
+            field = f"training.{'enable' if args.enable_cuda_graph else 'external'}_cuda_graph"
+        return args.cuda_graph_impl, field
+    if args.external_cuda_graph:
+        return "transformer_engine", "training.external_cuda_graph"
+    return ("local", "training.enable_cuda_graph") if args.enable_cuda_graph else None
+
+
+@rule(
+    "PP367",
+    "cuda-graph-switches-disagree",
+    "error",
+    stage="validate",
+    source=(arguments("427-433"), arguments("1076-1080", "core_v0.14.0")),
+    versions=core("0.14.0"),
+)
+def cuda_graph_switches(ctx: Context) -> Found:
+    """CUDA graphs are asked for in one way, not in two.
+
+    Why:
+        ``--enable-cuda-graph`` and ``--external-cuda-graph`` are the old spellings of
+        ``--cuda-graph-impl local`` and ``transformer_engine``. validate_args refuses both at once,
+        and from 0.15 on either of them beside the new flag.
+
+    Bad:
+        software: {megatron_core: 0.16.1}
+        training: {bf16: true, enable_cuda_graph: true, external_cuda_graph: true}
+
+    Good:
+        software: {megatron_core: 0.16.1}
+        training: {bf16: true, cuda_graph_impl: transformer_engine}
+    """
+    args = ctx.args
+    if not (args.enable_cuda_graph or args.external_cuda_graph):
+        return None
+    if args.enable_cuda_graph and args.external_cuda_graph:
+        return ctx.found(
+            "training.enable_cuda_graph and training.external_cuda_graph exclude each other",
+            "training.enable_cuda_graph",
+            "training.external_cuda_graph",
+            fix=(set_to(("training.enable_cuda_graph", None)),),
+        )
+    if ctx.parsed.cuda_graph_impl in {"none", None}:
+        return None
+    old = f"training.{'enable' if args.enable_cuda_graph else 'external'}_cuda_graph"
+    return ctx.found(
+        f"{old} = true excludes {ctx.shown('training.cuda_graph_impl')}",
+        old,
+        "training.cuda_graph_impl",
+        fix=(set_to((old, None)),),
+    )
+
+
+@rule(
+    "PP368",
+    "full-iteration-graph-with-nan-check",
+    "error",
+    stage="validate",
+    source=(arguments(727), arguments(1243, "HEAD")),
+    versions=core("0.14.0"),
+)
+def full_iteration_nan_check(ctx: Context) -> Found:
+    """A graph of the whole iteration leaves no room for the NaN check.
+
+    Why:
+        ``--check-for-nan-in-loss-and-grad`` reads values back on the host, which a captured graph
+        cannot do. It is on by default and must be switched off by name.
+
+    Bad:
+        software: {megatron_core: 0.18.2}
+        training: {bf16: true, cuda_graph_impl: full_iteration}
+
+    Good:
+        software: {megatron_core: 0.18.2}
+        training: {bf16: true, cuda_graph_impl: full_iteration,
+                   check_for_nan_in_loss_and_grad: false}
+    """
+    args = ctx.args
+    if not args.check_for_nan_in_loss_and_grad:
+        return None
+    graphs = _graphs(ctx)
+    if graphs is None:
+        return None
+    scope = ctx.plan.training.cuda_graph_scope or ()
+    if ctx.core_since("0.18.0"):
+        whole = args.cuda_graph_impl == "full_iteration"
+    else:
+        whole = "full_iteration" in scope and graphs[0] == "local"
+    if not whole:
+        return None
+    return ctx.found(
+        "a CUDA graph of the full iteration needs training.check_for_nan_in_loss_and_grad = false",
+        graphs[1],
+        "training.check_for_nan_in_loss_and_grad",
+        fix=(set_to(("training.check_for_nan_in_loss_and_grad", False)),),
+    )
+
+
+@rule(
+    "PP369",
+    "inference-graph-in-fp8",
+    "error",
+    stage="validate",
+    source=(arguments(730), arguments("1180-1190", "core_v0.18.2")),
+    versions=core("0.18.0"),
+)
+def inference_graph_fp8(ctx: Context) -> Found:
+    """One graph for a whole block of inference takes FP8 in one form only.
+
+    Why:
+        ``--inference-cuda-graph-scope block`` with FP8 needs the inference-optimized layers and
+        the mxfp8 recipe; everything else would quantize with host synchronization.
+
+    Bad:
+        software: {megatron_core: 0.18.2}
+        training: {bf16: true, fp8_format: e4m3, fp8_recipe: blockwise, cuda_graph_impl: local}
+        inference: {inference_cuda_graph_scope: block}
+
+    Good:
+        software: {megatron_core: 0.18.2}
+        training: {bf16: true, cuda_graph_impl: local}
+        inference: {inference_cuda_graph_scope: block}
+    """
+    args = ctx.args
+    if args.inference_cuda_graph_scope != "block" or not args.fp8:
+        return None
+    if args.transformer_impl == "inference_optimized" and args.fp8_recipe == "mxfp8":
+        return None
+    return ctx.found(
+        "inference.inference_cuda_graph_scope = block in FP8 needs the inference-optimized layers "
+        "and the mxfp8 recipe",
+        "inference.inference_cuda_graph_scope",
+        "training.transformer_impl",
+        "training.fp8_recipe",
+        fix=(set_to(("inference.inference_cuda_graph_scope", "layer")),),
+    )
+
+
+@rule(
+    "PP370",
+    "cuda-graph-with-expandable-segments",
+    "error",
+    stage="validate",
+    source=(arguments(1248), arguments("1170-1180", "core_v0.15.3")),
+    versions=core("0.14.0"),
+)
+def cuda_graph_segments(ctx: Context) -> Found:
+    """CUDA graphs and expandable segments of the allocator need a third setting between them.
+
+    Why:
+        A graph that holds NCCL buffers in expandable segments reads freed memory. Megatron 0.14
+        and 0.15 refuse the pair; from 0.16 on ``NCCL_GRAPH_REGISTER=0`` makes it acceptable.
+
+    Bad:
+        software: {megatron_core: 0.16.1}
+        training: {bf16: true, cuda_graph_impl: transformer_engine}
+        env: {all: {PYTORCH_CUDA_ALLOC_CONF: "expandable_segments:True"}}
+
+    Good:
+        software: {megatron_core: 0.16.1}
+        training: {bf16: true, cuda_graph_impl: transformer_engine}
+        env: {all: {PYTORCH_CUDA_ALLOC_CONF: "expandable_segments:True", NCCL_GRAPH_REGISTER: "0"}}
+    """
+    found = ctx.train_env.get(_ALLOCATOR)
+    if found is None or _SEGMENTS not in found[0]:
+        return None
+    graphs = _graphs(ctx)
+    if graphs is None:
+        return None
+    recent = ctx.core_since("0.16.0")
+    if graphs[0] != "transformer_engine" and (recent or not ctx.core_since("0.15.0")):
+        return None
+    if recent and ctx.env("NCCL_GRAPH_REGISTER") == "0":
+        return None
+    variable = "env.all.NCCL_GRAPH_REGISTER"
+    fixes = (set_to((found[1], None)),)
+    if recent:
+        fixes = (Fix(f'{variable}: "0"', {variable: "0"}), *fixes)
+    return ctx.found(
+        f"{_ALLOCATOR}={found[0]} excludes CUDA graphs"
+        + (" without NCCL_GRAPH_REGISTER=0" if recent else ""),
+        found[1],
+        graphs[1],
+        fix=fixes,
+    )
+
+
+@rule(
+    "PP371",
+    "cuda-graph-with-full-recompute",
+    "error",
+    stage="validate",
+    source=(
+        arguments("1175-1180", "core_v0.15.3"),
+        transformer_config("1768-1775"),
+    ),
+    versions=core("0.14.0"),
+)
+def cuda_graph_recompute(ctx: Context) -> Found:
+    """Full recomputation runs inside a graph of the full iteration only.
+
+    Why:
+        A per-layer graph cannot be replayed from within recomputation. Megatron 0.14 refuses the
+        pair for external graphs, 0.15 for all; later ones unless the full iteration is captured.
+
+    Bad:
+        software: {megatron_core: 0.16.1}
+        training: {bf16: true, cuda_graph_impl: local, recompute_granularity: full,
+                   recompute_method: uniform, recompute_num_layers: 1}
+
+    Good:
+        software: {megatron_core: 0.16.1}
+        training: {bf16: true, cuda_graph_impl: local}
+    """
+    args = ctx.args
+    if args.recompute_granularity != "full":
+        return None
+    graphs = _graphs(ctx)
+    if graphs is None:
+        return None
+    recent = ctx.core_since("0.16.0")
+    if recent:
+        scope = ctx.plan.training.cuda_graph_scope or ()
+        if ctx.core_since("0.18.0"):
+            allowed = args.cuda_graph_impl == "full_iteration"
+        else:
+            allowed = tuple(scope) == ("full_iteration",)
+        if allowed:
+            return None
+    return ctx.found(
+        "training.recompute_granularity = full excludes CUDA graphs of single layers",
+        "training.recompute_granularity",
+        graphs[1],
+        fix=(set_to((graphs[1], None)), set_to(("training.recompute_granularity", None))),
+        stage="transformer_config" if recent else None,
+    )
+
+
+@rule(
+    "PP372",
+    "external-graph-needs-rng-tracker",
+    "error",
+    stage="validate",
+    source=(arguments("1098-1101", "core_v0.13.0"),),
+    versions=core("0.13.0", "0.13"),
+)
+def external_graph_rng(ctx: Context) -> Found:
+    """In Megatron 0.13 TE's CUDA graphs need TE's random number tracker by name.
+
+    Why:
+        Later versions switch ``--te-rng-tracker`` on by themselves; 0.13 asserts it.
+
+    Bad:
+        software: {megatron_core: 0.13.0}
+        training: {bf16: true, external_cuda_graph: true}
+
+    Good:
+        software: {megatron_core: 0.13.0}
+        training: {bf16: true, external_cuda_graph: true, te_rng_tracker: true}
+    """
+    args = ctx.args
+    if not args.external_cuda_graph or args.te_rng_tracker:
+        return None
+    return ctx.found(
+        "training.external_cuda_graph = true needs training.te_rng_tracker",
+        "training.external_cuda_graph",
+        "training.te_rng_tracker",
+        fix=(set_to(("training.te_rng_tracker", True)),),
+    )
+
+
+@rule(
+    "PP375",
+    "fused-cross-entropy-of-te",
+    "error",
+    stage="validate",
+    source=(arguments(1528, "core_v0.18.2"),),
+    versions=core("0.18.0"),
+)
+def fused_cross_entropy(ctx: Context) -> Found:
+    """TE's fused cross entropy is switched off in recent Megatron.
+
+    Why:
+        It was found unstable; validate_args refuses it from 0.18 on. The native fusion stays.
+
+    Bad:
+        software: {megatron_core: 0.18.2}
+        training: {bf16: true, cross_entropy_loss_fusion: true, cross_entropy_fusion_impl: te}
+
+    Good:
+        software: {megatron_core: 0.18.2}
+        training: {bf16: true, cross_entropy_loss_fusion: true, cross_entropy_fusion_impl: native}
+    """
+    args = ctx.args
+    if not args.cross_entropy_loss_fusion or args.cross_entropy_fusion_impl != "te":
+        return None
+    return ctx.found(
+        "training.cross_entropy_fusion_impl = te is refused from Megatron 0.18 on",
+        "training.cross_entropy_fusion_impl",
+        "training.cross_entropy_loss_fusion",
+        "software.megatron_core",
+        fix=(set_to(("training.cross_entropy_fusion_impl", "native")),),
+    )
+
+
+@rule(
+    "PP376",
+    "attention-logits-need-transformer-engine",
+    "error",
+    stage="validate",
+    source=(arguments(973), arguments(982)),
+    versions=core("0.16.0"),
+    needs=("transformer_engine",),
+)
+def attention_logits(ctx: Context) -> Found:
+    """Clipping or logging attention logits needs Transformer Engine 2.9.
+
+    Why:
+        TE's attention returns the largest logit from 2.9 on; validate_args asserts the version.
+
+    Bad:
+        software: {megatron_core: 0.16.1, transformer_engine: 2.8.0}
+        training: {bf16: true, qk_clip: true}
+
+    Good:
+        software: {megatron_core: 0.16.1, transformer_engine: 2.9.0}
+        training: {bf16: true, qk_clip: true}
+    """
+    args = ctx.args
+    if not (args.qk_clip or args.log_max_attention_logit):
+        return None
+    if ctx.at_least("transformer_engine", "2.9.0"):
+        return None
+    field = "training.qk_clip" if args.qk_clip else "training.log_max_attention_logit"
+    return ctx.found(
+        f"{field} = true needs Transformer Engine 2.9 or later; the target has "
+        f"{ctx.target.package('transformer_engine')}",
+        field,
+        "software.transformer_engine",
+        fix=(set_to(("software.transformer_engine", "2.9.0"), also=" or later"),),
+    )
+
+
+@rule(
+    "PP377",
+    "hyper-connections-with-fp32-residual",
+    "error",
+    stage="transformer_config",
+    source=(transformer_config(2104, "HEAD"),),
+    versions=core("HEAD"),
+)
+def hyper_connections(ctx: Context) -> Found:
+    """Hyper-connections exclude the fp32 residual stream.
+
+    Why:
+        They widen the residual stream into several, kept in the model's format.
+        TransformerConfig raises NotImplementedError for fp32 ones, and for full recomputation.
+
+    Bad:
+        software: {megatron_core: HEAD}
+        training: {bf16: true, enable_mhc_connections: true, fp32_residual_connection: true}
+
+    Good:
+        software: {megatron_core: HEAD}
+        training: {bf16: true, enable_mhc_connections: true}
+    """
+    args = ctx.args
+    if not args.enable_mhc_connections:
+        return None
+    if args.fp32_residual_connection:
+        other = "training.fp32_residual_connection"
+    elif args.recompute_granularity == "full":
+        other = "training.recompute_granularity"
+    else:
+        return None
+    return ctx.found(
+        f"training.enable_mhc_connections = true excludes {ctx.shown(other)}",
+        "training.enable_mhc_connections",
+        other,
+        fix=(set_to((other, None)), set_to(("training.enable_mhc_connections", None))),
+    )
+
+
+@rule(
+    "PP378",
+    "precision-file-with-kitchen",
+    "error",
+    stage="transformer_config",
+    source=(arguments(1381), megatron("training/arguments.py:1381")),
+    versions=core("0.16.0", "0.17"),
+)
+def precision_file_with_kitchen(ctx: Context) -> Found:
+    """A module's precision is given by one file, not by two.
+
+    Why:
+        ``--te-precision-config-file`` and the kitchen flags both fill ``quant_recipe``; building
+        the configuration asserts that only one does.
+
+    Bad:
+        software: {megatron_core: 0.16.1}
+        training: {bf16: true, te_precision_config_file: te.yaml, kitchen_config_file: k.yaml}
+
+    Good:
+        software: {megatron_core: 0.16.1}
+        training: {bf16: true, te_precision_config_file: te.yaml}
+    """
+    training = ctx.plan.training
+    if training.te_precision_config_file is None:
+        return None
+    other = "training.kitchen_config_file"
+    if training.kitchen_config_file is None:
+        if training.kitchen_recipe_number is None:
+            return None
+        other = "training.kitchen_recipe_number"
+    return ctx.found(
+        f"training.te_precision_config_file excludes {other}",
+        "training.te_precision_config_file",
+        other,
+        fix=(set_to((other, None)), set_to(("training.te_precision_config_file", None))),
+    )
+
+
+RULES: tuple[Rule, ...] = (
+    cuda_graph_switches,
+    full_iteration_nan_check,
+    inference_graph_fp8,
+    cuda_graph_segments,
+    cuda_graph_recompute,
+    external_graph_rng,
+    fused_cross_entropy,
+    attention_logits,
+    hyper_connections,
+    precision_file_with_kitchen,
+)
