@@ -36,7 +36,8 @@ REFUSED = [
 
 ACCEPTED = [
     ("qwen3-30b-fp8", ["hardware=h200"]),
-    ("qwen3-30b-fp8", ["hardware=b200", "software=vime-blackwell", "env=megatron"]),
+    ("qwen3-30b-fp8", ["hardware=b200"]),
+    ("qwen3-30b-fp8", ["hardware=b200", "software=vime-blackwell"]),
     ("qwen3-30b-mxfp8", ["hardware=gb300", "hardware.nodes=2"]),
     ("qwen35-27b-hybrid-fp8-kv", ["rollout.kv_cache_dtype=auto"]),
     ("fp16-baseline", ["hardware=a100"]),
@@ -78,3 +79,14 @@ def test_accepted(name, overrides, conf):
     compiled, found = _found(name, overrides, conf)
     assert found == []
     assert compiled.exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("gpu", "trainer", "engine"), [("h100", "1", "0"), ("h200", "1", "0"), ("b200", "0", None)]
+)
+def test_block_scales_follow_the_gpu(gpu, trainer, engine, conf):
+    """FP32 scales on both sides on Hopper, powers of two on both sides on Blackwell."""
+    compiled = api.compile("qwen3-30b-fp8", [f"hardware={gpu}"], conf_dir=conf)
+    variables = compiled.lowering.ray.runtime_env["env_vars"]
+    assert variables["NVTE_FP8_BLOCK_SCALING_FP32_SCALES"] == trainer
+    assert variables.get("VLLM_USE_DEEP_GEMM_E8M0") == engine

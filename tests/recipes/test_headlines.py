@@ -55,7 +55,6 @@ HEADLINES: dict[str, dict[str, object]] = {
     "qwen3-30b-fp8": {
         **RL, **BLOCKWISE_TRAINING, **CPU_ADAM, **FP8_BLOCK_ROLLOUT, **on("h100", 2),
         "model.name": "qwen3-30b-a3b",
-        "env.rollout_engine.VLLM_USE_DEEP_GEMM_E8M0": "0",
         "recipe.maturity": "experimental",
     },
     "qwen3-4b-fp8": {
