@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from precision_plan.plan.origin import UNKNOWN
 from precision_plan.render._layout import Style, columns_of, hanging, printable, wrap
@@ -24,10 +25,23 @@ def finding(found: Diagnostic, mask: Mask, width: int, style: Style) -> list[str
         lines += _row(label, _premise(premise, mask), width, style)
         label = ""
     if found.resolved:
-        taken = ", ".join(f"{name} = {value}" for name, value in found.resolved.items())
+        taken = ", ".join(f"{name} = {setting(value)}" for name, value in found.resolved.items())
         lines += _row("taken", _safe(mask, taken), width, style)
     lines += _fixes(found, mask, width, style)
     return [*lines, *_row("more", f"precision-plan explain {found.id}", width, style)]
+
+
+def setting(value: Any) -> str:
+    """A value as a command line or a JSON file would spell it."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, float):
+        return repr(value).replace("e-0", "e-")
+    if isinstance(value, (list, tuple)) and not any(isinstance(each, Mapping) for each in value):
+        return " ".join(map(setting, value))
+    import json
+
+    return json.dumps(value, ensure_ascii=False, default=str)
 
 
 def _headline(found: Diagnostic, mask: Mask, width: int, style: Style) -> list[str]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from precision_plan.plan import Target
 from precision_plan.plan.diagnostic import SEVERITIES
-from precision_plan.render._findings import finding
+from precision_plan.render._findings import finding, setting
 from precision_plan.render._layout import Style, hanging, printable, table, wrap
 from precision_plan.render._mask import Mask
 
@@ -126,7 +126,7 @@ def _roles(lowering: Lowering, mask: Mask, width: int, style: Style) -> list[str
         (
             role.name,
             _safe(mask, role.dtype),
-            "?" if role.bytes_per_element is None else f"{role.bytes_per_element:.5g}",
+            "?" if role.bytes_per_element is None else f"{role.bytes_per_element:.6g}",
             _safe(mask, role.origin),
         )
         for role in lowering.roles
@@ -145,30 +145,21 @@ def _because(item: Item, plan: PrecisionPlan) -> str:
     """Who asked for an item: the layer and line that set its field, else the reason in words."""
     reason = item.reason
     if reason.field is None:
-        return f"{reason.text} [{reason.fact}]" if reason.fact else reason.text
+        return reason.text
     origin = plan.origin(reason.field)
     where = f"{origin.layer}:{origin.line}" if origin.line else origin.layer
     name = reason.field.rpartition(".")[2]
-    if where and _as_option(name) == item.name.lstrip("-") and reason.text.startswith(reason.field):
+    if (
+        where
+        and _as_option(name) == _as_option(item.name.lstrip("-"))
+        and reason.text.startswith(reason.field)
+    ):
         return where  # the flag is spelt like the field: repeating it says nothing
     return f"{reason.text}  {where}".rstrip()
 
 
 def _as_option(name: str) -> str:
     return name.replace("_", "-")
-
-
-def setting(value: Any) -> str:
-    """A value as a command line or a JSON file would spell it."""
-    if isinstance(value, str):
-        return value
-    if isinstance(value, float):
-        return repr(value).replace("e-0", "e-")
-    if isinstance(value, (list, tuple)) and not any(isinstance(each, Mapping) for each in value):
-        return " ".join(map(setting, value))
-    import json
-
-    return json.dumps(value, ensure_ascii=False, default=str)
 
 
 # Closing --------------------------------------------------------------------------------------

@@ -1,0 +1,32 @@
+"""What the tests of several rooms share."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+Committed = Callable[[Path, str], None]
+
+
+@pytest.fixture
+def committed() -> Committed:
+    """Compare a text with a committed file; ``UPDATE_SNAPSHOTS=1 pytest`` writes it instead."""
+
+    def compare(path: Path, text: str) -> None:
+        if os.environ.get("UPDATE_SNAPSHOTS"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+            return
+        expected = path.read_text(encoding="utf-8") if path.exists() else ""
+        if text != expected:
+            lines = difflib.unified_diff(
+                expected.splitlines(), text.splitlines(), "committed", "now", lineterm="", n=2
+            )
+            shown = "\n".join(list(lines)[:60])
+            pytest.fail(f"{path.name} differs (UPDATE_SNAPSHOTS=1 writes it):\n{shown}", False)
+
+    return compare
