@@ -23,15 +23,18 @@ _SLIME_SYNC = (
 )
 
 _TITLES = {
-    "int4_qat": "BF16 with INT4 fake quantization",
-    "nvfp4_qat": "BF16 with NVFP4 fake quantization",
+    "fp8_block": "block FP8",
+    "fp8_per_tensor": "per-tensor FP8",
+    "int4": "INT4",
+    "int4_qat": "INT4 fake-quantized",
+    "nvfp4_qat": "NVFP4 fake-quantized",
     "custom": "a custom recipe",
 }
 
 
 def _title(name: str) -> str:
     row = formats().get(name)
-    return _TITLES.get(name) or (row.title if row else name)
+    return _TITLES.get(name) or (row.title.partition(" (")[0] if row else name)
 
 
 def _train_field(ctx: Context, name: str) -> str:
@@ -227,7 +230,8 @@ def scale_kind(ctx: Context) -> Found:
         scales blocks with FP32 numbers. vLLM's DeepGEMM rounds the same scales to powers of
         two when it loads them, unless VLLM_USE_DEEP_GEMM_E8M0=0; it has done so by default
         since it became the default on Hopper. Nothing fails, but the mismatch between trainer
-        and rollout grows by half. Block-FP8 training exists to avoid just that.
+        and rollout grows by half. Block-FP8 training exists to avoid just that. A recipe may
+        leave the variable out: its lowering writes the one that fits the trainer.
 
     Bad:
         hardware: {gpu: h100}
@@ -254,6 +258,9 @@ def scale_kind(ctx: Context) -> Found:
         return None
     if rollout_format(ctx.plan) != "fp8_block" or "0" in _deep_gemm(ctx):
         return None
+    completed = target.framework == "vime" and _is_composed(ctx)
+    if completed and "VLLM_USE_DEEP_GEMM_E8M0" not in ctx.rollout_env:
+        return None
     default = "1" if target.framework in RL_FRAMEWORKS else "0"
     value, field = ctx.train_env.get(FP32_SCALES, (default, "training.fp8_recipe"))
     rounded = ctx.rollout_env.get("VLLM_USE_DEEP_GEMM_E8M0", ("1", ""))[0] != "0"
@@ -268,6 +275,12 @@ def scale_kind(ctx: Context) -> Found:
         Because(f"VLLM_USE_DEEP_GEMM_E8M0={int(rounded)} in the engine"),
         fix=(set_to(("env.rollout_engine.VLLM_USE_DEEP_GEMM_E8M0", "0" if rounded else "1")),),
     )
+
+
+def _is_composed(ctx: Context) -> bool:
+    """True for a recipe, whose lowering completes it; a script runs as it is written."""
+    layers = {origin.layer for origin in ctx.plan.origins.values()}
+    return any(layer in ("recipe", "config") or "=" in layer for layer in layers)
 
 
 def _deep_gemm(ctx: Context) -> str:
