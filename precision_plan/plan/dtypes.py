@@ -51,7 +51,7 @@ CheckpointStrictness = Literal[
 ]
 InferenceCudaGraphScope = Literal["none", "layer", "block"]
 InferenceGroupedGemm = Literal["auto", "torch", "te", "flashinfer", "vllm"]
-Normalization = Literal["LayerNorm", "RMSNorm", "L2Norm"]
+Normalization = Literal["LayerNorm", "RMSNorm"]
 
 # ModelOpt export of Megatron and its forks ---------------------------------------------------
 QuantCfg = Literal["int8", "int8_sq", "fp8", "int4_awq", "w4a8_awq", "int4"]
