@@ -12,7 +12,7 @@ from typing import Any
 
 from precision_plan.facts.frameworks import FrameworkFlag, framework_flags
 from precision_plan.lower.context import Context
-from precision_plan.lower.spelling import text
+from precision_plan.lower.spelling import plain, text
 from precision_plan.plan import Item, Reason
 
 _TRAIN_ENV = "THUDM/slime@624b824a:slime/utils/arguments.py:116"
@@ -60,5 +60,4 @@ def extra_items(context: Context) -> Iterator[Item]:
             continue
         field = f"launch.extra_args.{key}"
         name = key if key.startswith("-") else f"--{key.replace('_', '-')}"
-        value = list(value) if isinstance(value, (list, tuple)) else value
-        yield Item(name, value, Reason(field, field=field))
+        yield Item(name, plain(value), Reason(field, field=field))

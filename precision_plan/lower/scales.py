@@ -33,11 +33,8 @@ def engine_scales(context: Context, trainer: Mapping[str, str]) -> Iterator[Item
 
 def _serves_blocks(context: Context) -> bool:
     config = context.plan.checkpoint.quantization_config
-    return (
-        context.get("checkpoint.hf_weight_format") == "fp8_block"
-        or (config is not None
-        and config.quant_method == "fp8"
-        and config.weight_block_size is not None)
+    return context.get("checkpoint.hf_weight_format") == "fp8_block" or (
+        config is not None and config.quant_method == "fp8" and config.weight_block_size is not None
     )
 
 

@@ -28,9 +28,20 @@ def text(value: Any) -> str:
     if isinstance(value, float):
         return number(value)
     if isinstance(value, Mapping):
-        return json.dumps(value, sort_keys=True, separators=(",", ":"))
+        return json.dumps(plain(value), sort_keys=True)
     if isinstance(value, (list, tuple)):
         return "[" + ",".join(text(entry) for entry in value) + "]"
+    return str(value)
+
+
+def plain(value: Any) -> Any:
+    """``value`` as JSON data: lists, objects with text keys, and the text of anything else."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(entry) for key, entry in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(entry) for entry in value]
+    if value is None or isinstance(value, (str, bool, int, float)):
+        return value
     return str(value)
 
 

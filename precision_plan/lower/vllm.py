@@ -6,14 +6,13 @@ the weight transfer; ports, seeds and hosts are chosen when the engine starts.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
 from precision_plan.facts.frameworks import engine_passthrough
 from precision_plan.lower.context import Context
-from precision_plan.lower.spelling import text, words
+from precision_plan.lower.spelling import plain, text, words
 from precision_plan.plan import Item, Reason
 from precision_plan.plan.lowering import VllmLowering
 
@@ -65,18 +64,8 @@ def _planned(context: Context) -> Iterator[Item]:
         if field in _INSIDE:
             argument, key = _INSIDE[field]
             yield Item(argument, {key: value}, reason)
-        elif isinstance(value, tuple):
-            yield Item(name, list(value), reason)
         else:
-            yield Item(name, _plain(value), reason)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _plain(entry) for key, entry in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(entry) for entry in value]
-    return value
+            yield Item(name, plain(value), reason)
 
 
 def _added(context: Context, given: set[str]) -> Iterator[Item]:
@@ -111,7 +100,7 @@ def _extra(context: Context) -> Iterator[Item]:
         if value is not None:
             name = key.lstrip("-").replace("-", "_")
             field = f"launch.extra_args.{key}"
-            yield Item(name, _plain(value), Reason(field, field=field))
+            yield Item(name, plain(value), Reason(field, field=field))
 
 
 # Command lines --------------------------------------------------------------------------------
@@ -126,11 +115,7 @@ def _command_line(items: Iterable[Item], prefix: str) -> Iterator[str]:
         if item.value is False:
             yield f"--no-{prefix[2:]}{flag}"
         else:
-            yield from words(Item(f"{prefix}{flag}", _word(item.value), item.reason))
-
-
-def _word(value: Any) -> Any:
-    return json.dumps(value, sort_keys=True) if isinstance(value, dict) else value
+            yield from words(Item(f"{prefix}{flag}", item.value, item.reason))
 
 
 def _passthrough(context: Context, items: Iterable[Item]) -> tuple[str, ...]:
