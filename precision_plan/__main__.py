@@ -9,19 +9,30 @@ from precision_plan._version import __version__
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run one command line and return its exit code (0 clean, 1 findings, 2 usage or input)."""
-    arguments = sys.argv[1:] if argv is None else argv
-    if arguments in (["--version"], ["-V"]):
+    """Run one command line and return its exit code (0 clean, 1 findings, 2 usage or input).
+
+    ``argv`` is the command line of this process if it is not given.
+    """
+    if argv is None:
+        return _main_of_process(sys.argv[1:])
+    if argv in (["--version"], ["-V"]):
         sys.stdout.write(f"precision-plan {__version__}\n")
         return 0
-    import gc
-
-    # A run is short and keeps nearly all it allocates: collecting while modules load, and once
-    # more at exit, is a tenth of the whole time and finds nothing.
-    gc.disable()
     from precision_plan.cli import run
 
-    code = run(arguments)
+    return run(argv)
+
+
+def _main_of_process(argv: list[str]) -> int:
+    """The same without garbage collection.
+
+    A run is short and keeps nearly all it allocates: collecting while modules load, and once
+    more at exit, takes a tenth of its time and finds next to nothing.
+    """
+    import gc
+
+    gc.disable()
+    code = main(argv)
     gc.freeze()
     return code
 

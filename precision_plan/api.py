@@ -85,6 +85,10 @@ def compile(
     )
 
 
+_OF_WHOLE_RECIPES = frozenset({"PP013", "PP014"})
+"""Findings that say nothing of a part: the title, and keys that other files were to set."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Checked:
     """A plan and everything that there is to say about it."""
@@ -106,7 +110,9 @@ def _check(
     built = build_plan(composition)
     found = (*composition.diagnostics, *built.diagnostics)
     plan, rules, unchecked = built.plan, 0, {}
-    if not any(is_broken_input(diagnostic) for diagnostic in found):
+    if any(is_broken_input(diagnostic) for diagnostic in found):
+        found = tuple(each for each in found if each.id not in _OF_WHOLE_RECIPES)
+    else:
         if target:
             plan = _with_target(plan, target)
         report = engine.check(plan, profile, built.invalid)
@@ -169,10 +175,6 @@ def lint(
         seconds=perf_counter() - started,
         skipped=tuple(map(display_path, found.skipped)),
     )
-
-
-_OF_WHOLE_RECIPES = frozenset({"PP013", "PP014"})
-"""Findings that mean nothing for a group file alone: its title, and keys of other groups."""
 
 
 def _check_group(composer: Composer, section: str, file: Path) -> tuple[Diagnostic, ...]:

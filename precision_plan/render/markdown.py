@@ -54,7 +54,7 @@ def index(rules: Iterable[Page]) -> str:
     lines = [
         "# Rules",
         "",
-        "Written by `precision-plan rules --format markdown -o docs/rules`: edit the rules, not this.",
+        "Written by `precision-plan rules --format markdown -o docs/rules`.",
         "`precision-plan explain ID` shows a page in the terminal.",
     ]
     family = ""

@@ -51,8 +51,8 @@ def test_names_of_other_things(name: str) -> None:
     [
         ("env.all.HF_TOKEN=hf_x", "env.all.HF_TOKEN=***"),
         ("HF_TOKEN = 'a b' and more", "HF_TOKEN = '***' and more"),
-        ('{"env_vars": {"HF_TOKEN": "a\\"b", "X": "1"}}', '{"env_vars": {"HF_TOKEN": "***", "X": "1"}}'),
-        (r"{\"WANDB_API_KEY\": \"ab\", \"X\": \"1\"}", r"{\"WANDB_API_KEY\": \"***\", \"X\": \"1\"}"),
+        ('{"env": {"HF_TOKEN": "a\\"b", "X": "1"}}', '{"env": {"HF_TOKEN": "***", "X": "1"}}'),
+        (r"{\"API_KEY\": \"ab\", \"X\": \"1\"}", r"{\"API_KEY\": \"***\", \"X\": \"1\"}"),
         ("git+https://me:pass@host/x?y=1", "git+https://***@host/x?y=1"),
         ("run --wandb-key abc --input-key prompt", "run --wandb-key *** --input-key prompt"),
         ("training.fp8_recipe = mxfp8", "training.fp8_recipe = mxfp8"),

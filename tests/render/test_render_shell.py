@@ -26,8 +26,11 @@ printf '%s\\0' "${MEGATRON_ARGS[@]}"
 
 def bash(script: str, *options: str, **env: str) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(
-        ["bash", *options], input=script.encode(), capture_output=True, env={"PATH": "/bin:/usr/bin", **env}
-    )  # fmt: skip
+        ["bash", *options],
+        input=script.encode(),
+        capture_output=True,
+        env={"PATH": "/bin:/usr/bin", **env},
+    )
 
 
 def script_for(argv: tuple[str, ...] = (), runtime_env: dict[str, object] | None = None) -> str:
