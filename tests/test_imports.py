@@ -32,6 +32,7 @@ ALLOWED: dict[str, frozenset[str]] = {
     "audit": COMMON,
     "drift": COMMON,
     "api": frozenset({"compose", "rules", "lower", "importers", "preflight", "estimate", "plan"}),
+    "batch": frozenset({"rules", "importers", "plan", "facts"}),
 }
 """Room to the rooms it may import besides itself; ``cli`` may import every one."""
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import sys
 from argparse import Namespace
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import TextIO
 
 from precision_plan.cli._arguments import (
     Parser,
@@ -20,7 +23,12 @@ from precision_plan.render import LINT_FORMATS
 def configure(parser: Parser) -> None:
     """Options of the verb."""
     parser.add_argument(
-        "paths", metavar="PATH", nargs="+", help="recipe files, or folders (read recursively)"
+        "paths", metavar="PATH", nargs="*", help="recipe files, or folders (read recursively)"
+    )
+    parser.add_argument(
+        "--jsonl",
+        metavar="FILE",
+        help="batch: one JSON object {id, framework, versions, gpu, env, argv} a line ('-': stdin)",
     )
     add_output_options(parser, LINT_FORMATS)
     add_profile_option(parser)
@@ -43,6 +51,10 @@ def configure(parser: Parser) -> None:
 
 def run(args: Namespace) -> int:
     """Print the findings; 0 clean, 1 findings of ``--fail-on`` or worse, 2 broken input."""
+    if args.jsonl is not None:
+        return _batch(args)
+    if not args.paths:
+        raise UsageError("lint needs a PATH", "a recipe, a folder, or --jsonl FILE")
     from precision_plan.api import lint
     from precision_plan.plan.compiled import exit_code
     from precision_plan.render import render_lint
@@ -58,6 +70,32 @@ def run(args: Namespace) -> int:
     text = render_lint(report, args.format, width=width(sys.stdout), color=color)
     emit(text, args.output)
     return exit_code(report.diagnostics, args.fail_on)
+
+
+def _batch(args: Namespace) -> int:
+    """One answer a line; the exit code is the worst of the lines'."""
+    from precision_plan.batch import lint_lines
+
+    if args.paths:
+        raise UsageError("--jsonl and PATH exclude each other", "lint the files in a second call")
+    code = 0
+    try:
+        with _lines(args.jsonl) as lines:
+            for answer, found in lint_lines(lines):
+                print(answer)
+                code = max(code, found)
+    except OSError as error:
+        what = f"--jsonl {args.jsonl}: {error.strerror}"
+        raise UsageError(what, "FILE is read line by line") from error
+    except UnicodeDecodeError:
+        raise UsageError(f"--jsonl {args.jsonl}: not UTF-8", "one JSON object a line") from None
+    return code
+
+
+def _lines(name: str) -> AbstractContextManager[TextIO]:
+    if name == "-":
+        return nullcontext(sys.stdin)
+    return Path(name).open(encoding="utf-8")
 
 
 def target_of(words: list[str]) -> dict[str, str]:

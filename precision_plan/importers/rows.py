@@ -21,16 +21,17 @@ _SECTIONS: Mapping[str, type[Section]] = {
     for name, info in PrecisionPlan.model_fields.items()
     if isinstance(info.annotation, type) and issubclass(info.annotation, Section)
 }
-_EMPTY = {name: section() for name, section in _SECTIONS.items()}
+_EMPTY: Mapping[str, Section] = {name: section() for name, section in _SECTIONS.items()}
+_EMPTY_PLAN = PrecisionPlan()
 
 
 def plan_of(sections: Mapping[str, Mapping[str, Any]]) -> PrecisionPlan:
     """Build a plan from typed values by section, without validating them again."""
-    built = dict(_EMPTY)
+    built = {}
     for name, values in sections.items():
         if values:
-            built[name] = _SECTIONS[name].model_construct(**values)
-    return PrecisionPlan.model_construct(**built, origins={})
+            built[name] = _EMPTY[name].model_copy(update=values)
+    return _EMPTY_PLAN.model_copy(update=built)
 
 
 def megatron_row(row: Mapping[str, Any]) -> tuple[PrecisionPlan, Parsed]:

@@ -1,7 +1,8 @@
-"""PP0xx: findings about the recipe as a text, before there is a plan that rules could read.
+"""Findings about a text, before there is a plan that rules could read.
 
-They have no check function: ``compose`` reports them while it reads. ``broken`` ones mean that
-the input could not be read at all (exit code 2); the others are ordinary findings.
+PP0xx speak of a recipe and are reported by ``compose``, PP9xx of a command line and are reported
+by ``importers``; neither has a check function. ``broken`` ones mean that the input could not be
+read at all (exit code 2); the others are ordinary findings.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from precision_plan.plan.diagnostic import Because, Diagnostic, Fix, Severity
+from precision_plan.plan.diagnostic import Because, Diagnostic, Fix, Severity, Stage
 from precision_plan.plan.origin import UNKNOWN, Origin
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """One PP0xx finding: identity, severity and its page."""
+    """One such finding: identity, severity and its page."""
 
     id: str
     slug: str
@@ -55,7 +56,7 @@ _CODES = (
          "An empty recipe would compose to the defaults, which is hardly what was meant."),
     Code("PP012", "oversized-value", "error", True, "A value or file is larger than any recipe",
          "A file over the limit is data or an accident, and is not parsed."),
-    Code("PP013", "recipe-without-title", "warning", False, "A recipe lacks title, source or maturity",
+    Code("PP013", "recipe-without-title", "warning", False, "A recipe does not say what it is",
          "Whoever launches a recipe must see where it comes from and how far it is proven."),
     Code("PP014", "unresolved-interpolation", "error", True, "An interpolation has no value",
          "${...} names a key that no layer sets, or a resolver that recipes may not call."),
@@ -68,6 +69,21 @@ _CODES = (
          "Whoever reads the comment later must know why the finding does not matter."),
     Code("PP021", "unused-suppression", "warning", False, "A suppression silences nothing",
          "It would hide the next, different finding on that line."),
+    Code("PP901", "unknown-flag", "error", False, "The parser has no such option",
+         "Megatron-LM and miles refuse it; vime and slime drop it in silence, so that what it "
+         "asked for does not happen."),
+    Code("PP902", "flag-value-refused", "error", False, "The option does not take this value",
+         "Argparse checks type and choices before anything else runs."),
+    Code("PP903", "flag-value-count", "error", False, "The option has too few or too many values",
+         "Argparse refuses an option without its value, and a value for a switch."),
+    Code("PP904", "stray-value", "error", False, "A value belongs to no option",
+         "Often a lost backslash at the end of a line, or a value written with a space too many."),
+    Code("PP905", "ambiguous-flag", "error", False, "An abbreviation fits several options",
+         "The frameworks' parsers accept abbreviations where they are unique."),
+    Code("PP906", "repeated-flag", "warning", False, "An option is given twice with other values",
+         "The last one wins; whoever reads the first one is misled."),
+    Code("PP910", "broken-row", "error", True, "A line is not a JSON object of the expected shape",
+         "Batch linting reads one object a line: id, framework, versions, gpu, env, argv."),
 )  # fmt: skip
 
 CODES: Mapping[str, Code] = MappingProxyType({code.id: code for code in _CODES})
@@ -81,9 +97,10 @@ def compose_diagnostic(
     field: str | None = None,
     because: tuple[Because, ...] = (),
     fix: tuple[Fix, ...] = (),
+    stage: Stage = "compose",
     **changes: Any,
 ) -> Diagnostic:
-    """A PP0xx diagnostic with the identity and severity of its code."""
+    """A diagnostic with the identity and severity of its code."""
     code = CODES[id]
     return Diagnostic(
         id=code.id,
@@ -94,7 +111,7 @@ def compose_diagnostic(
         origin=origin,
         because=because,
         fix=fix,
-        stage="compose",
+        stage=stage,
         **changes,
     )
 

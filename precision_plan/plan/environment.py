@@ -37,6 +37,8 @@ FIELD_VARIABLES: Mapping[str, str] = MappingProxyType(
 )
 """Plan fields that are environment variables of the train actor."""
 
+_FIELDS = tuple((*field.split("."), field, name) for field, name in FIELD_VARIABLES.items())
+
 _SEEN_BY: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "driver": ("all", "driver"),
@@ -73,8 +75,8 @@ def train_env(plan: PrecisionPlan) -> dict[str, tuple[str, str]]:
     spelling); that they differ is a rule's finding.
     """
     found = declared_env(plan, "train_actor")
-    for field, name in FIELD_VARIABLES.items():
-        value = plan.get(field)
+    for section, key, field, name in _FIELDS:
+        value = getattr(getattr(plan, section), key)
         if value is not None:
             found[name] = (env_text(value), field)
     return found

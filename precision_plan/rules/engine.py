@@ -29,7 +29,14 @@ def check(
     ``invalid`` names plan fields whose value was refused by the schema: a finding that rests on
     one of them is dropped, because the value it speaks of was never read.
     """
-    context = Context(plan)
+    return check_context(Context(plan), profile, invalid)
+
+
+def check_context(
+    context: Context, profile: Profile = "ci", invalid: frozenset[str] = frozenset()
+) -> Report:
+    """:func:`check` over a context that the caller built, to use it further."""
+    plan = context.plan
     applicable, unchecked = _selection(context)
     diagnostics: list[Diagnostic] = []
     for rule in applicable:

@@ -1,0 +1,150 @@
+"""Batch linting: one JSON object a line in, one a line out. Part of the pipeline, like ``api``.
+
+A line in: ``{id, framework, versions, gpu or compute_capability, platform, world_size, env,
+argv}``; what is absent is unknown. A line out: ``{id, ok, errors, warnings, resolved}`` with
+``resolved`` in Megatron's dests and values.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from precision_plan.facts.megatron import DEFAULT_VERSION
+from precision_plan.facts.versions import UnknownVersion, version
+from precision_plan.importers.findings import parse_findings
+from precision_plan.importers.rows import megatron_row
+from precision_plan.plan import Diagnostic
+from precision_plan.plan.codes import compose_diagnostic
+from precision_plan.plan.resolved import resolved
+from precision_plan.rules.base import Context
+from precision_plan.rules.engine import check_context
+
+FRAMEWORKS = ("megatron-lm",)
+"""Frameworks whose command line can be read so far."""
+
+_STAGES: Mapping[str, str] = {"run": "build"}
+"""``build`` stands for everything that fails after the real program's own checks."""
+
+_KEYS = frozenset(
+    {
+        "id",
+        "framework",
+        "versions",
+        "gpu",
+        "compute_capability",
+        "platform",
+        "world_size",
+        "env",
+        "argv",
+        "model_config",
+        "quantization_config",
+    }
+)
+
+
+class _BrokenRow(ValueError):
+    """The line is not a row; the text says what it should be."""
+
+
+def lint_lines(lines: Iterable[str]) -> Iterator[tuple[str, int]]:
+    """Yield ``(answer line, exit code)`` for every line that is not blank.
+
+    A line that cannot be read gets an answer too (``PP910``), and the next one is read.
+    """
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            row = _row(line)
+            answer = lint_row(row)
+        except _BrokenRow as error:
+            broken = compose_diagnostic("PP910", f"line {number}: {error}", stage="parse")
+            yield json.dumps(_answer(None, [broken], {})), 2
+        else:
+            yield json.dumps(answer, default=str), int(not answer["ok"])
+
+
+def lint_row(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Check one row; returns the answer as plain data.
+
+    ``ok`` is false if there is any error; each error names the ``stage`` at which the real program
+    would notice (``build`` and ``run`` later than argument validation, ``policy`` never).
+    """
+    plan, parsed = megatron_row(row)
+    megatron_core = plan.software.megatron_core or DEFAULT_VERSION
+    context = Context(plan)
+    found = [*parse_findings(parsed, megatron_core), *check_context(context).diagnostics]
+    return _answer(row.get("id"), found, resolved(context.effective))
+
+
+def _answer(id: Any, found: Iterable[Diagnostic], values: Mapping[str, Any]) -> dict[str, Any]:
+    errors: list[dict[str, Any]] = []
+    warnings: list[dict[str, Any]] = []
+    for diagnostic in found:
+        entry: dict[str, Any] = {
+            "id": diagnostic.id,
+            "slug": diagnostic.slug,
+            "stage": _STAGES.get(diagnostic.stage, diagnostic.stage),
+            "field": diagnostic.field,
+            "message": diagnostic.message,
+        }
+        if diagnostic.severity == "error":
+            errors.append(entry)
+        elif diagnostic.severity == "warning":
+            if diagnostic.resolved:
+                entry["resolved"] = dict(diagnostic.resolved)
+            warnings.append(entry)
+    return {
+        "id": id,
+        "ok": not errors,
+        "errors": errors,
+        "warnings": warnings,
+        "resolved": dict(values),
+    }
+
+
+def _row(line: str) -> Mapping[str, Any]:
+    """One parsed line.
+
+    Raises:
+        _BrokenRow: if it is not JSON, or a key has the wrong type.
+    """
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise _BrokenRow(f"not JSON: {error}") from None
+    if not isinstance(row, dict):
+        raise _BrokenRow("not a JSON object")
+    unknown = sorted(set(row) - _KEYS)
+    if unknown:
+        raise _BrokenRow(f"unknown key {unknown[0]!r}; known: {', '.join(sorted(_KEYS))}")
+    framework = row.get("framework")
+    if framework is not None and framework not in FRAMEWORKS:
+        raise _BrokenRow(f"framework {framework!r} is none of {', '.join(FRAMEWORKS)}")
+    _check_types(row)
+    return row
+
+
+def _check_types(row: Mapping[str, Any]) -> None:
+    argv = row.get("argv")
+    if argv is not None and not _texts(argv):
+        raise _BrokenRow("argv is not a list of strings")
+    for key in ("versions", "env"):
+        table = row.get(key)
+        if table is None:
+            continue
+        if not isinstance(table, dict) or not _texts(list(table.values())):
+            raise _BrokenRow(f"{key} is not an object of strings")
+    if row.get("world_size") is not None and type(row["world_size"]) is not int:
+        raise _BrokenRow("world_size is not a whole number")
+    for name, text in (row.get("versions") or {}).items():
+        try:
+            version(text)
+        except UnknownVersion as error:
+            raise _BrokenRow(f"versions.{name}: {error}") from None
+
+
+def _texts(values: Any) -> bool:
+    return isinstance(values, list) and all(isinstance(value, str) for value in values)
