@@ -54,7 +54,7 @@ def run(args: Namespace) -> int:
     if args.jsonl is not None:
         return _batch(args)
     if not args.paths:
-        raise UsageError("lint needs a PATH", "a recipe, a folder, or --jsonl FILE")
+        raise UsageError("required: PATH, or --jsonl FILE", "precision-plan lint --help")
     from precision_plan.api import lint
     from precision_plan.plan.compiled import exit_code
     from precision_plan.render import render_lint
