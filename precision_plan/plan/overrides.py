@@ -76,6 +76,26 @@ def _fsdp2_without_fp4_params(args: SimpleNamespace, target: Target) -> Changes:
     return None
 
 
+def _sharding_overlap(args: SimpleNamespace, target: Target) -> Changes:
+    if args.data_parallel_sharding_strategy == "optim_grads_params":
+        return {"overlap_param_gather": True, "overlap_grad_reduce": True}
+    if args.data_parallel_sharding_strategy == "optim_grads":
+        return {"overlap_grad_reduce": True}
+    return None
+
+
+def _fsdp_user_buffers(args: SimpleNamespace, target: Target) -> Changes:
+    if args.use_megatron_fsdp and args.nccl_ub:
+        return {"fsdp_manual_registration": True}
+    return None
+
+
+def _fsdp_user_buffers_019(args: SimpleNamespace, target: Target) -> Changes:
+    if args.use_megatron_fsdp and args.nccl_ub:
+        return {"fsdp_manual_registration": True, "fsdp_double_buffer": True}
+    return None
+
+
 def _megatron_fsdp_distributed_optimizer(args: SimpleNamespace, target: Target) -> Changes:
     version_two = getattr(args, "megatron_fsdp_version", 1) == 2
     return (
@@ -129,7 +149,10 @@ def _query_key_scaling(args: SimpleNamespace, target: Target) -> Changes:
 
 def _reduce_scatter_accumulation(args: SimpleNamespace, target: Target) -> Changes:
     if args.accumulate_allreduce_grads_in_fp32:
-        return {"ddp_reduce_scatter_with_fp32_accumulation": False}
+        return {
+            "ddp_reduce_scatter_with_fp32_accumulation": False,
+            "gtp_remat_reduce_scatter_with_fp32_accumulation": False,
+        }
     return None
 
 
@@ -213,6 +236,13 @@ STEPS: tuple[Step, ...] = (
         VersionRange("0.15.0"),
     ),
     Step(
+        "sharding-overlap",
+        "sharded gradients and parameters are reduced and gathered with overlap",
+        "NVIDIA/Megatron-LM@core_v0.13.0:megatron/training/arguments.py:588",
+        _sharding_overlap,
+        VersionRange("0.12.0", "0.13"),
+    ),
+    Step(
         "fsdp2-without-fp8-params",
         "torch FSDP2 with TE 2.0 and later gathers parameters in BF16",
         f"{_MEGATRON}:626",
@@ -246,6 +276,20 @@ STEPS: tuple[Step, ...] = (
         "NVIDIA/Megatron-LM@core_v0.18.2:megatron/training/arguments.py",
         _reuse_buffer_off,
         VersionRange("0.18.0"),
+    ),
+    Step(
+        "fsdp-user-buffers",
+        "user buffers of NCCL are registered by hand under Megatron-FSDP",
+        "NVIDIA/Megatron-LM@core_v0.18.2:megatron/training/arguments.py",
+        _fsdp_user_buffers,
+        VersionRange("0.18.0", "0.18"),
+    ),
+    Step(
+        "fsdp-user-buffers",
+        "user buffers of NCCL are registered by hand, twice, under Megatron-FSDP",
+        "NVIDIA/Megatron-LM@core_v0.19.0:megatron/training/arguments.py",
+        _fsdp_user_buffers_019,
+        VersionRange("0.19.0"),
     ),
     Step("params-dtype", "parameters take the base format", f"{_MEGATRON}:701", _params_dtype),
     Step(

@@ -22,7 +22,11 @@ _FOLLOWERS = {"MAMBA_DETERMINISTIC": "0.19.0", "CAUSAL_CONV1D_DETERMINISTIC": "H
     "deterministic-mode-limits",
     "error",
     stage="validate",
-    source=(arguments(1074), megatron("training/determinism.py:24-143", "HEAD")),
+    source=(
+        arguments(1074),
+        megatron("training/determinism.py:24-143", "HEAD"),
+        megatron("core/extensions/transformer_engine.py:1255"),
+    ),
 )
 def deterministic_mode(ctx: Context) -> Iterator[Finding]:
     """Deterministic mode needs a fixed NCCL algorithm and excludes some fusions.
@@ -59,8 +63,11 @@ def deterministic_mode(ctx: Context) -> Iterator[Finding]:
             )
     if recent:
         yield from _variables(ctx)
-    elif ctx.env_known and ctx.env("NCCL_ALGO") not in _OLD_ALGORITHMS:
-        yield _algorithm(ctx, f"one of {', '.join(_OLD_ALGORITHMS)}")
+    elif ctx.env_known:
+        if ctx.env("NCCL_ALGO") not in _OLD_ALGORITHMS:
+            yield _algorithm(ctx, f"one of {', '.join(_OLD_ALGORITHMS)}")
+        if args.transformer_impl == "transformer_engine":
+            yield from _nondeterministic_attention(ctx)
 
 
 def _algorithm(ctx: Context, demand: str) -> Finding:
@@ -73,6 +80,21 @@ def _algorithm(ctx: Context, demand: str) -> Finding:
         field,
         "training.deterministic_mode",
         fix=(Fix(f"{variable}: Ring", {variable: "Ring"}),),
+    )
+
+
+def _nondeterministic_attention(ctx: Context) -> Iterator[Finding]:
+    """TE's attention asserts its variable while the model is built; unset counts as 1."""
+    name = "NVTE_ALLOW_NONDETERMINISTIC_ALGO"
+    if (ctx.env(name) or "1") == "0":
+        return
+    variable = f"env.all.{name}"
+    yield ctx.found(
+        f"training.deterministic_mode = true needs {name}=0 for Transformer Engine's attention",
+        "training.deterministic_mode",
+        "training.transformer_impl",
+        fix=(Fix(f'{variable}: "0"', {variable: "0"}),),
+        stage="build",
     )
 
 

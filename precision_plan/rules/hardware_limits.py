@@ -261,7 +261,7 @@ def gpu_contradicts_capability(ctx: Context) -> Found:
         return None
     if hardware.platform is not None and hardware.platform != known.platform:
         field = "hardware.platform"
-        real = known.platform
+        real: str = known.platform
     elif known.compute_capability and hardware.compute_capability not in (
         None,
         known.capability_text,

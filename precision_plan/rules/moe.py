@@ -1,13 +1,12 @@
-"""PP350 to PP358: mixture-of-experts layers in reduced precision."""
+"""PP350 to PP355: mixture-of-experts layers in reduced precision."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from precision_plan.plan import Fix
 from precision_plan.rules.base import Context, Finding, Found, Rule, rule, set_to
 from precision_plan.rules.capability import gpu_field, has_capability
-from precision_plan.rules.sources import arguments, core, megatron, transformer_config
+from precision_plan.rules.sources import arguments, core, transformer_config
 
 MANY_EXPERTS = 32
 """From this number of experts on Megatron recommends fp32 routing."""
@@ -269,205 +268,6 @@ def fp32_routing(ctx: Context) -> Found:
     )
 
 
-@rule(
-    "PP356",
-    "expert-overlap-limits",
-    "error",
-    stage="transformer_config",
-    source=(transformer_config("1852-1906"),),
-    versions=core("0.14.0"),
-)
-def expert_overlap(ctx: Context) -> Iterator[Finding]:
-    """Overlapping expert-parallel communication needs a half-precision model and EP.
-
-    Why:
-        TransformerConfig asserts bf16 or fp16, an expert-parallel size above 1, the alltoall or
-        flex dispatcher, and no full recomputation.
-
-    Bad:
-        software: {megatron_core: 0.16.1}
-        model: {num_experts: 8, add_bias_linear: false}
-        parallel: {overlap_moe_expert_parallel_comm: true}
-        training: {bf16: true, moe_token_dispatcher_type: alltoall}
-
-    Good:
-        software: {megatron_core: 0.16.1}
-        model: {num_experts: 8, add_bias_linear: false}
-        parallel: {overlap_moe_expert_parallel_comm: true, expert_model_parallel_size: 8}
-        training: {bf16: true, moe_token_dispatcher_type: alltoall}
-    """
-    args = ctx.args
-    if not args.overlap_moe_expert_parallel_comm:
-        return
-    field = "parallel.overlap_moe_expert_parallel_comm"
-    plan = ctx.plan
-    training = plan.training
-    demands = (
-        (args.bf16 or args.fp16, "a bf16 or fp16 model", "training.bf16"),
-        (
-            (plan.parallel.expert_model_parallel_size or 1) > 1,
-            "expert parallelism",
-            "parallel.expert_model_parallel_size",
-        ),
-        (
-            args.moe_token_dispatcher_type in {"alltoall", "flex"},
-            "the alltoall or flex dispatcher",
-            "training.moe_token_dispatcher_type",
-        ),
-        (
-            args.recompute_granularity != "full" and training.recompute_method is None,
-            "no full recomputation",
-            "training.recompute_granularity",
-        ),
-        (
-            training.recompute_num_layers is None,
-            "training.recompute_num_layers not to be set",
-            "training.recompute_num_layers",
-        ),
-    )
-    for met, demand, premise in demands:
-        if not met:
-            yield ctx.found(
-                f"{field} = true needs {demand}", field, premise, fix=(set_to((field, None)),)
-            )
-
-
-@rule(
-    "PP357",
-    "quantized-dispatch-limits",
-    "error",
-    stage="transformer_config",
-    source=(transformer_config("1781-1800", "HEAD"),),
-    versions=core("HEAD"),
-)
-def quantized_dispatch(ctx: Context) -> Iterator[Finding]:
-    """MXFP8 on the wire between experts needs the flex dispatcher and grouped GEMMs.
-
-    Why:
-        ``--moe-dispatch-fwd-dtype`` and ``--moe-combine-bwd-dtype`` other than bf16 are refused
-        unless the flex dispatcher runs on its ncclep backend, with grouped GEMMs through TE's
-        operation fuser. The plan sees the dispatcher and the grouped GEMM.
-
-    Bad:
-        software: {megatron_core: HEAD}
-        model: {num_experts: 8, add_bias_linear: false}
-        training: {bf16: true, moe_dispatch_fwd_dtype: mxfp8}
-
-    Good:
-        software: {megatron_core: HEAD}
-        model: {num_experts: 8, add_bias_linear: false}
-        training: {bf16: true, moe_dispatch_fwd_dtype: mxfp8, moe_token_dispatcher_type: flex,
-                   moe_grouped_gemm: true}
-    """
-    args = ctx.args
-    for name in ("moe_dispatch_fwd_dtype", "moe_combine_bwd_dtype"):
-        value = getattr(args, name)
-        if value == "bf16" or value is None:
-            continue
-        field = f"training.{name}"
-        for met, wanted in (
-            (
-                args.moe_token_dispatcher_type == "flex",
-                ("training.moe_token_dispatcher_type", "flex"),
-            ),
-            (bool(args.moe_grouped_gemm), ("training.moe_grouped_gemm", True)),
-        ):
-            if not met:
-                needs = set_to(wanted)
-                yield ctx.found(
-                    f"{field} = {value} needs {needs.text}",
-                    field,
-                    wanted[0],
-                    fix=(needs, set_to((field, None))),
-                )
-
-
-@rule(
-    "PP358",
-    "single-grouped-parameters",
-    "error",
-    stage="transformer_config",
-    source=(
-        transformer_config("1563-1592", "core_v0.19.0"),
-        arguments("1105-1120", "core_v0.19.0"),
-        megatron("core/transformer/transformer_config.py:1415", "core_v0.18.2"),
-    ),
-    versions=core("0.18.0"),
-)
-def single_grouped(ctx: Context) -> Iterator[Finding]:
-    """One parameter for all experts' weights works with few settings.
-
-    Why:
-        ``--moe-single-grouped-weight`` and ``-bias`` need grouped GEMMs and TE 2.14. 0.18 takes
-        them with FP8 mxfp8 only; from 0.19 on also in high precision and with nvfp4, but not
-        under Megatron-FSDP.
-
-    Bad:
-        software: {megatron_core: 0.18.2, transformer_engine: 2.14.0}
-        model: {num_experts: 8, add_bias_linear: false}
-        training: {bf16: true, moe_grouped_gemm: true, moe_single_grouped_weight: true}
-
-    Good:
-        software: {megatron_core: 0.18.2, transformer_engine: 2.14.0}
-        model: {num_experts: 8, add_bias_linear: false}
-        training: {bf16: true, moe_grouped_gemm: true, moe_single_grouped_weight: true,
-                   fp8_format: e4m3, fp8_recipe: mxfp8}
-    """
-    args = ctx.args
-    weight, bias = args.moe_single_grouped_weight, args.moe_single_grouped_bias
-    if not (weight or bias):
-        return
-    field = "training.moe_single_grouped_weight" if weight else "training.moe_single_grouped_bias"
-    off = set_to((field, None))
-    if not args.moe_grouped_gemm:
-        yield ctx.found(
-            f"{field} = true needs training.moe_grouped_gemm",
-            field,
-            "training.moe_grouped_gemm",
-            fix=(set_to(("training.moe_grouped_gemm", True)), off),
-        )
-    if ctx.at_least("transformer_engine", "2.14.0") is False:
-        yield ctx.found(
-            f"{field} = true needs Transformer Engine 2.14 or later",
-            field,
-            "software.transformer_engine",
-            fix=(set_to(("software.transformer_engine", "2.14.0"), also=" or later"), off),
-        )
-    if args.use_megatron_fsdp and ctx.core_since("0.19.0"):
-        yield ctx.found(
-            f"{field} = true excludes Megatron-FSDP",
-            field,
-            "parallel.use_megatron_fsdp",
-            fix=(off,),
-            stage="validate",
-        )
-    if weight and not _grouped_weight_format(ctx):
-        yield ctx.found(
-            "training.moe_single_grouped_weight = true needs the mxfp8 recipe"
-            + (", nvfp4 or high precision" if ctx.core_since("0.19.0") else ""),
-            field,
-            "training.fp8_recipe",
-            "training.fp8_format",
-            fix=(Fix("training.fp8_recipe: mxfp8", {"training.fp8_recipe": "mxfp8"}), off),
-        )
-    if bias and ctx.plan.model.add_bias_linear is False:
-        yield ctx.found(
-            "training.moe_single_grouped_bias = true needs model.add_bias_linear",
-            "training.moe_single_grouped_bias",
-            "model.add_bias_linear",
-            fix=(set_to(("training.moe_single_grouped_bias", None)),),
-        )
-
-
-def _grouped_weight_format(ctx: Context) -> bool:
-    args = ctx.args
-    if not ctx.core_since("0.19.0"):
-        return bool(args.fp8) and args.fp8_recipe == "mxfp8" and not args.fp4
-    if args.fp8 and args.fp8_recipe != "mxfp8":
-        return False
-    return not (args.fp4 and args.fp4_recipe != "nvfp4")
-
-
 RULES: tuple[Rule, ...] = (
     bias_in_experts,
     moe_needs_bf16,
@@ -475,7 +275,4 @@ RULES: tuple[Rule, ...] = (
     fp8_experts_need_te,
     router_padding,
     fp32_routing,
-    expert_overlap,
-    quantized_dispatch,
-    single_grouped,
 )

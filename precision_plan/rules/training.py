@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from precision_plan.plan import Because, Fix
-from precision_plan.rules.base import Context, Finding, Found, Rule, rule, set_to
+from precision_plan.rules.base import Arguments, Context, Finding, Found, Rule, rule, set_to
 from precision_plan.rules.sources import arguments, megatron, transformer_config
 
 RL_FRAMEWORKS = ("vime", "slime", "miles")
@@ -196,16 +196,20 @@ def gradients_accumulate_in_bf16(ctx: Context) -> Found:
     )
 
 
-_SCALE_CHECKS = (
-    ("initial_loss_scale", lambda args: args.initial_loss_scale > 0, "must be greater than 0"),
-    ("min_loss_scale", lambda args: args.min_loss_scale > 0, "must be greater than 0"),
+_SCALE_CHECKS: tuple[tuple[str, Callable[[Arguments], bool], str], ...] = (
+    (
+        "initial_loss_scale",
+        lambda args: bool(args.initial_loss_scale > 0),
+        "must be greater than 0",
+    ),
+    ("min_loss_scale", lambda args: bool(args.min_loss_scale > 0), "must be greater than 0"),
     (
         "min_loss_scale",
-        lambda args: args.min_loss_scale <= args.initial_loss_scale,
+        lambda args: bool(args.min_loss_scale <= args.initial_loss_scale),
         "must not exceed training.initial_loss_scale",
     ),
-    ("loss_scale_window", lambda args: args.loss_scale_window > 0, "must be greater than 0"),
-    ("hysteresis", lambda args: args.hysteresis > 0, "must be greater than 0"),
+    ("loss_scale_window", lambda args: bool(args.loss_scale_window > 0), "must be greater than 0"),
+    ("hysteresis", lambda args: bool(args.hysteresis > 0), "must be greater than 0"),
 )
 
 
