@@ -1,7 +1,9 @@
 """Reads the JSON tables of this room.
 
-JSON is the storage form because it was measured to be the cheapest to load of those that
-a person can edit (``benchmarks/facts_storage.py``).
+JSON is the storage form by measurement (``benchmarks/facts_storage.py``): to load every table
+takes 2.5 ms of processor time. YAML takes 40 times as long; a Python module 0.65 times as long
+from cached bytecode, but 20 times where no cache can be written; pickle 0.8 times. Neither of
+the faster two is worth giving up rows that a person can edit and a test can check one by one.
 """
 
 from __future__ import annotations

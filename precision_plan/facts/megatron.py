@@ -58,12 +58,12 @@ class MegatronFlag:
     changes: tuple[tuple[str, Mapping[str, Any]], ...] = ()
 
     def at(self, megatron_core: str) -> MegatronFlag:
-        """The flag as it stands at one version (choices, default, dest and nargs change)."""
-        form = self
-        for since, delta in self.changes:
+        """The flag as it stands at one version (choices, default, dest, ... change)."""
+        delta: dict[str, Any] = {}
+        for since, change in self.changes:
             if version(megatron_core) >= version(since):
-                form = replace(form, **delta)
-        return form
+                delta.update(change)
+        return replace(self, **delta) if delta else self
 
 
 def flag_from_row(row: Mapping[str, Any]) -> MegatronFlag:

@@ -54,7 +54,7 @@ class EngineArg:
         for change in self.changes:
             if version(vllm) >= version(change["since"]):
                 choices = change["choices"]
-        return replace(self, choices=choices)
+        return self if choices is self.choices else replace(self, choices=choices)
 
     def all_choices(self) -> frozenset[str]:
         """The union of the choices over every version."""

@@ -75,7 +75,6 @@ SECRETS = (
     "DB_PASSWORD",
     "password1",
     "VLLM_API_KEY",
-    "MY_TOKEN",
     "GITHUB-TOKEN",
     "SSH_KEY",
 )
@@ -84,11 +83,11 @@ PLAIN = (
     "MAX_TOKENS",
     "MAX_TOKEN_LEN",
     "PER_TOKEN_ACTIVATION",
-    "PWD",
-    "MONKEY",
     "SGLANG_FLASHINFER_NVFP4_PER_TOKEN_ACTIVATION",
     "RAY_AUTH_MODE",
     "TOKENIZERS_PARALLELISM",
+    "MONKEY",
+    "PWD",
 )
 
 
