@@ -1,8 +1,4 @@
-"""MegaDLM: a fork of Megatron-LM 0.10, so only the flags of its own parsers.
-
-What its documentation spells differently is lowered to what its parsers take:
-``quantization`` is ``--export-quant-cfg`` and an inference ``dtype`` is ``--fp16`` or ``--bf16``.
-"""
+"""MegaDLM: a fork of Megatron-LM 0.10, with silent decisions of its own."""
 
 from __future__ import annotations
 
@@ -10,7 +6,7 @@ from collections.abc import Iterator
 
 from precision_plan.facts.megatron import MegatronFlag
 from precision_plan.lower.context import Context
-from precision_plan.lower.spelling import flag_item, text
+from precision_plan.lower.spelling import flag_item
 from precision_plan.plan import Item, Reason
 
 _SOURCE = "JinjieNi/MegaDLMs@bdf75459:megatron"
@@ -38,17 +34,3 @@ def silent_items(context: Context) -> Iterator[tuple[MegatronFlag, Item]]:
         item = flag_item(flag, after, Reason(because, fact=source))
         if item is not None:
             yield flag, item
-
-
-def inference_items(context: Context) -> Iterator[tuple[MegatronFlag, Item]]:
-    """Quantization and dtype of inference, in the spelling of MegaDLM's parsers."""
-    quantization = context.get("inference.quantization")
-    if quantization is not None and context.get("inference.export_quant_cfg") is None:
-        flag = context.flags["inference.export_quant_cfg"]
-        because = f"inference.quantization = {quantization}: the choice belongs to this flag"
-        yield flag, Item(flag.flags[0], quantization, Reason(because, "inference.quantization"))
-    dtype = context.get("inference.dtype")
-    flag_of_dtype = context.flags.get(f"training.{dtype}")
-    if flag_of_dtype is not None and context.get(f"training.{dtype}") is not True:
-        because = f"inference.dtype = {text(dtype)}: there is no --dtype flag"
-        yield flag_of_dtype, Item(flag_of_dtype.flags[0], True, Reason(because, "inference.dtype"))

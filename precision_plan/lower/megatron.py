@@ -8,6 +8,7 @@ from typing import Any
 from precision_plan.facts.megatron import MegatronFlag
 from precision_plan.lower import megadlm
 from precision_plan.lower.context import Context
+from precision_plan.lower.inference import inference_items
 from precision_plan.lower.spelling import flag_item, text
 from precision_plan.plan import SECTIONS, Item, Reason
 
@@ -43,11 +44,10 @@ def megatron_items(context: Context) -> tuple[Item, ...]:
     """
     if not context.trains:
         return ()
-    flagged = [*_from_plan(context), *_written_out(context)]
-    if context.framework == "megadlm":
-        flagged += [*megadlm.silent_items(context), *megadlm.inference_items(context)]
-    else:
-        flagged += _silent(context)
+    silent = megadlm.silent_items if context.framework == "megadlm" else _silent
+    flagged = [*_from_plan(context), *_written_out(context), *silent(context)]
+    if not context.is_rl:
+        flagged += inference_items(context)
     return _by_section(flagged)
 
 

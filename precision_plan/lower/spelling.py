@@ -62,15 +62,16 @@ def command_line(items: Iterable[Item]) -> tuple[str, ...]:
 def flag_item(flag: MegatronFlag, value: Any, reason: Reason) -> Item | None:
     """The item that gives ``flag`` its ``value``, or ``None`` where nothing can be said.
 
-    A switch can only say the opposite of its default, and a flag that takes one word cannot
-    take several values; a layer pattern is one word (``[1,1,0]``).
+    A switch can only say the opposite of its default, a flag that takes a word cannot take a
+    boolean, and one that takes one word cannot take several; a layer pattern is one word
+    (``[1,1,0]``).
     """
     name = flag.flags[0]
     if flag.action == "store_true":
         return Item(name, True, reason) if value is True else None
     if flag.action == "store_false":
         return Item(name, True, reason) if value is False else None
-    if value is None or value is False:
+    if value is None or isinstance(value, bool):
         return None
     if isinstance(value, (list, tuple)):
         return _list_item(flag, list(value), reason)
