@@ -27,7 +27,7 @@ _VLLM_ENVS = "vllm@0.33.0:vllm/envs.py"
     "PP621",
     "fp32-block-scales-refused",
     "error",
-    stage="run",
+    stage="build",
     source=(
         "NVIDIA/TransformerEngine#2157",
         "NVIDIA/TransformerEngine@d0067d0:transformer_engine/common/transpose/"

@@ -1,4 +1,4 @@
-"""PP140 to PP146: FP4 training and its parameters."""
+"""PP140 to PP145: FP4 training and its parameters."""
 
 from __future__ import annotations
 
@@ -154,49 +154,6 @@ def custom_fp4_factory(ctx: Context) -> Found:
 
 @rule(
     "PP144",
-    "fp4-parameters-with-torch-fsdp2",
-    "error",
-    stage="validate",
-    source=(arguments(633),),
-    versions=core("0.15.0", "0.17.0"),
-    needs=("transformer_engine",),
-)
-def fp4_parameters_with_fsdp2(ctx: Context) -> Found:
-    """FP4 parameters under torch FSDP2 need Transformer Engine 2.7.0.dev0.
-
-    Why:
-        Up to 0.17.0 validate_args raises for an older TE; from 0.17.1 on it turns the flag off
-        with a warning instead.
-
-    Bad:
-        software: {megatron_core: 0.16.1, transformer_engine: 2.5.0}
-        training: {bf16: true, fp4_format: e2m1, fp4_param_gather: true,
-                   gradient_accumulation_fusion: false}
-        model: {untie_embeddings_and_output_weights: true}
-        parallel: {use_torch_fsdp2: true}
-
-    Good:
-        software: {megatron_core: 0.16.1, transformer_engine: 2.8.0}
-        training: {bf16: true, fp4_format: e2m1, fp4_param_gather: true,
-                   gradient_accumulation_fusion: false}
-        model: {untie_embeddings_and_output_weights: true}
-        parallel: {use_torch_fsdp2: true}
-    """
-    if not ctx.args.use_torch_fsdp2 or not ctx.fp4_param_gather:
-        return None
-    if ctx.at_least("transformer_engine", "2.7.0.dev0"):
-        return None
-    return ctx.found(
-        "training.fp4_param_gather = true with torch FSDP2 needs Transformer Engine 2.8 or later",
-        "training.fp4_param_gather",
-        "parallel.use_torch_fsdp2",
-        "software.transformer_engine",
-        fix=(set_to(("training.fp4_param_gather", None)),),
-    )
-
-
-@rule(
-    "PP145",
     "fp4-parameters-without-buffer-support",
     "error",
     stage="build",
@@ -245,7 +202,7 @@ def fp4_parameters_in_buffer(ctx: Context) -> Found:
 
 
 @rule(
-    "PP146",
+    "PP145",
     "nvfp4-needs-bf16",
     "error",
     stage="build",
@@ -288,7 +245,6 @@ RULES: tuple[Rule, ...] = (
     fp4_param_gather,
     fp4_needs_te,
     custom_fp4_factory,
-    fp4_parameters_with_fsdp2,
     fp4_parameters_in_buffer,
     nvfp4_needs_bf16,
 )

@@ -1,9 +1,8 @@
-"""PP220 to PP224: whether a Transformer Engine version can build the recipe as it is set up."""
+"""PP220 to PP222: whether a Transformer Engine version can build the recipe."""
 
 from __future__ import annotations
 
 from precision_plan.facts.transformer_engine import te_recipes
-from precision_plan.plan import Because
 from precision_plan.rules.base import Context, Found, Rule, rule, set_to
 from precision_plan.rules.capability import recipe_of
 from precision_plan.rules.sources import megatron
@@ -37,25 +36,29 @@ def recipe_needs_newer_te(ctx: Context) -> Found:
         training: {bf16: true, fp8_format: e4m3, fp8_recipe: blockwise}
     """
     name = recipe_of(ctx)
-    if name is None:
+    if name is None or _refused_by_validation(ctx):
         return None
     recipe = te_recipes()[name]
     te = ctx.target.package("transformer_engine")
     least = recipe.megatron_te_minimum
     if te in recipe.versions and (least is None or ctx.at_least("transformer_engine", least)):
         return None
-    since = recipe.versions.since or "1.0"
-    if least is not None and name == "MXFP8BlockScaling":
-        since = least
+    since = (least if name == "MXFP8BlockScaling" else recipe.versions.since) or "1.0"
+    release = since if since.count(".") > 1 else f"{since}.0"
     field = "training.fp4_recipe" if ctx.args.fp4 else "training.fp8_recipe"
     return ctx.found(
-        f"{ctx.shown(field)} needs Transformer Engine {since} or later; the target has {te}",
+        f"{ctx.shown(field)} needs Transformer Engine {release} or later; the target has {te}",
         field,
         "software.transformer_engine",
-        fix=(set_to(("software.transformer_engine", f"{since}.0"), also=" or later"),)
-        if since.count(".") == 1
-        else (set_to(("software.transformer_engine", since), also=" or later"),),
+        fix=(set_to(("software.transformer_engine", release), also=" or later"),),
     )
+
+
+def _refused_by_validation(ctx: Context) -> bool:
+    """True if validate_args refuses FP4 for the TE version, which is another rule's finding."""
+    if not ctx.args.fp4 or ctx.target.package("megatron_core") is None:
+        return False
+    return not ctx.at_least("transformer_engine", "2.7.0.dev0")
 
 
 @rule(
@@ -102,44 +105,6 @@ def backward_override_with_delayed(ctx: Context) -> Found:
 
 @rule(
     "PP222",
-    "backward-override-value",
-    "error",
-    stage="te_recipe",
-    source=(f"{_RECIPE}:261",),
-    needs=("transformer_engine",),
-)
-def backward_override_value(ctx: Context) -> Found:
-    """The backward override takes two values, and an empty text is not one of them.
-
-    Why:
-        ``NVTE_BACKWARD_OVERRIDE`` is ``high_precision``, ``dequantized`` or unset. With anything
-        else, an empty text included, every recipe of TE 2.15 and later refuses to be built.
-
-    Bad:
-        software: {transformer_engine: 2.16.0}
-        training: {bf16: true, fp8_format: e4m3, fp8_recipe: tensorwise}
-        env: {train_actor: {NVTE_BACKWARD_OVERRIDE: ""}}
-
-    Good:
-        software: {transformer_engine: 2.16.0}
-        training: {bf16: true, fp8_format: e4m3, fp8_recipe: tensorwise}
-        env: {train_actor: {NVTE_BACKWARD_OVERRIDE: dequantized}}
-    """
-    found = ctx.train_env.get(_OVERRIDE)
-    if found is None or found[0] in {"high_precision", "dequantized"}:
-        return None
-    if not ctx.at_least("transformer_engine", "2.15") or recipe_of(ctx) is None:
-        return None
-    return ctx.found(
-        f"{_OVERRIDE}={found[0]!r} is neither high_precision nor dequantized",
-        found[1],
-        "software.transformer_engine",
-        fix=(set_to((found[1], None)),),
-    )
-
-
-@rule(
-    "PP223",
     "row-scaled-nvfp4-needs-plain-quantization",
     "error",
     stage="build",
@@ -176,55 +141,8 @@ def row_scaled_needs_plain(ctx: Context) -> Found:
     )
 
 
-@rule(
-    "PP224",
-    "recipe-option-newer-than-transformer-engine",
-    "warning",
-    stage="build",
-    source=(f"{_RECIPE}:302-566",),
-    needs=("transformer_engine",),
-)
-def option_newer_than_te(ctx: Context) -> Found:
-    """A recipe option is set that this Transformer Engine version does not read.
-
-    Why:
-        These options are environment variables: a TE that does not know one ignores it without a
-        message, and the run uses the default.
-
-    Bad:
-        software: {transformer_engine: 2.14.0}
-        training: {bf16: true, fp4_format: e2m1, nvfp4_4over6: weights}
-
-    Good:
-        software: {transformer_engine: 2.17.0}
-        training: {bf16: true, fp4_format: e2m1, nvfp4_4over6: weights}
-    """
-    env = ctx.train_env
-    name = recipe_of(ctx) if env else None
-    if name is None:
-        return None
-    te = ctx.target.package("transformer_engine")
-    for option in te_recipes()[name].fields:
-        found = env.get(option.env) if option.env else None
-        if found is None or te in option.versions:
-            continue
-        return ctx.found(
-            f"{option.env} is not read by Transformer Engine {te}: it exists in {option.versions}",
-            found[1],
-            "software.transformer_engine",
-            Because(f"recipe class {name}"),
-            fix=(
-                set_to(("software.transformer_engine", f"{option.versions.since}.0")),
-                set_to((found[1], None)),
-            ),
-        )
-    return None
-
-
 RULES: tuple[Rule, ...] = (
     recipe_needs_newer_te,
     backward_override_with_delayed,
-    backward_override_value,
     row_scaled_needs_plain,
-    option_newer_than_te,
 )

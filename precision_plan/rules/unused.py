@@ -1,4 +1,4 @@
-"""PP170 to PP177: options of formats and recipes that have no effect."""
+"""PP170 to PP176: options of formats and recipes that have no effect."""
 
 from __future__ import annotations
 
@@ -279,55 +279,6 @@ def quantizer_factory(ctx: Context) -> Iterator[Finding]:
         )
 
 
-_NVFP4_OPTIONS = (
-    "training.nvfp4_disable_rht",
-    "training.nvfp4_disable_stochastic_rounding",
-    "training.nvfp4_disable_2d_quantization",
-    "training.nvfp4_row_scaled_activation",
-    "training.nvfp4_4over6",
-    "training.nvfp4_4over6_e4m3_use_256",
-    "training.nvfp4_4over6_err_mode",
-    "training.nvfp4_4over6_err_use_fast_math",
-)
-
-
-@rule(
-    "PP177",
-    "recipe-options-unused",
-    "warning",
-    stage="te_recipe",
-    source=("transformer-engine@2.20.2:transformer_engine/common/recipe/__init__.py:261-566",),
-)
-def recipe_options(ctx: Context) -> Iterator[Finding]:
-    """A recipe option is set for a recipe that is not the one in use.
-
-    Why:
-        The NVFP4 options are read by NVFP4 training and by NVFP4 fake quantization,
-        power-of-two scales of current scaling by the tensorwise recipe, and the backward
-        override by any recipe at all.
-
-    Bad:
-        training: {bf16: true, fp8_format: e4m3, fp8_recipe: blockwise, nvfp4_disable_rht: true}
-
-    Good:
-        training: {bf16: true, fp4_format: e2m1, nvfp4_disable_rht: true}
-    """
-    args = ctx.args
-    if not args.fp4 and ctx.env("OPEN_TRAINING_NVFP4_FAKE_QAT_FLAG") != "1":
-        yield from unused(ctx, _NVFP4_OPTIONS, "nothing is in NVFP4", "training.fp4_format")
-    if not args.fp8 or args.fp4 or args.fp8_recipe != "tensorwise":
-        yield from unused(
-            ctx,
-            ("training.fp8_current_scaling_power_2_scales",),
-            "the recipe is not tensorwise",
-            "training.fp8_recipe",
-        )
-    if not (args.fp8 or args.fp4):
-        yield from unused(
-            ctx, ("training.backward_override",), "no layer is quantized", "training.fp8_format"
-        )
-
-
 RULES: tuple[Rule, ...] = (
     delayed_options,
     weight_gradient_switch,
@@ -336,5 +287,4 @@ RULES: tuple[Rule, ...] = (
     loss_scaling,
     bf16_options,
     quantizer_factory,
-    recipe_options,
 )
