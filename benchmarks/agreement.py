@@ -4,9 +4,9 @@
 
 FOLDER holds ``megatron/VERSION.jsonl``: rows as ``precision-plan lint --jsonl`` reads them, with
 the real outcome beside (``ok``, ``stage`` and ``source`` of a refusal, ``resolved`` of an
-acceptance), and ``te_hardware.jsonl``: recipe, compute capability, CUDA and Transformer Engine version with
-``accepted``. Errors of stage ``build`` and ``policy`` are counted apart: the real code raises the
-former later and the latter never. Every disagreement is listed. Exits 1 if there is one.
+acceptance), and ``te_hardware.jsonl``: recipe, compute capability, CUDA and Transformer Engine
+version with ``accepted``. Errors of stage ``build`` and ``policy`` are counted apart: the real code
+raises the former later and the latter never. Every disagreement is listed. Exits 1 if there is one.
 """
 
 from __future__ import annotations

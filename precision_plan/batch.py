@@ -8,9 +8,11 @@ argv}``; what is absent is unknown. A line out: ``{id, ok, errors, warnings, res
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from precision_plan.facts.gpus import gpus
 from precision_plan.facts.megatron import DEFAULT_VERSION
 from precision_plan.facts.versions import UnknownVersion, version
 from precision_plan.importers.findings import parse_findings
@@ -18,6 +20,7 @@ from precision_plan.importers.rows import megatron_row
 from precision_plan.plan import Diagnostic
 from precision_plan.plan.codes import compose_diagnostic
 from precision_plan.plan.resolved import resolved
+from precision_plan.plan.target import PACKAGES
 from precision_plan.rules.base import Context
 from precision_plan.rules.engine import check_context
 
@@ -139,11 +142,26 @@ def _check_types(row: Mapping[str, Any]) -> None:
             raise _BrokenRow(f"{key} is not an object of strings")
     if row.get("world_size") is not None and type(row["world_size"]) is not int:
         raise _BrokenRow("world_size is not a whole number")
+    for key in ("gpu", "compute_capability", "platform"):
+        if row.get(key) is not None and not isinstance(row[key], str):
+            raise _BrokenRow(f"{key} is not a string")
+    _check_hardware(row.get("gpu"), row.get("compute_capability"), row.get("platform"))
     for name, text in (row.get("versions") or {}).items():
+        if name not in PACKAGES:
+            raise _BrokenRow(f"versions has no package {name!r}; known: {', '.join(PACKAGES)}")
         try:
             version(text)
         except UnknownVersion as error:
             raise _BrokenRow(f"versions.{name}: {error}") from None
+
+
+def _check_hardware(gpu: str | None, capability: str | None, platform: str | None) -> None:
+    if gpu is not None and gpu not in gpus():
+        raise _BrokenRow(f"gpu {gpu!r} is not known; known: {', '.join(gpus())}")
+    if capability is not None and not re.fullmatch(r"\d+\.\d", capability):
+        raise _BrokenRow(f"compute_capability {capability!r} is not written like 9.0")
+    if platform not in (None, "cuda", "rocm"):
+        raise _BrokenRow(f"platform {platform!r} is neither cuda nor rocm")
 
 
 def _texts(values: Any) -> bool:
