@@ -2,41 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
 from precision_plan.facts.checkpoint_tensors import CheckpointTensor, checkpoint_tensors
 from precision_plan.facts.frameworks import engine_passthrough
+from precision_plan.facts.vllm_quant import Template, quant_methods, templates
 from precision_plan.lower.context import Context
+from precision_plan.lower.spelling import plain
 from precision_plan.plan import Item, Reason
 from precision_plan.plan.lowering import CheckpointLowering
+from precision_plan.plan.serving import QuantizationConfig
 
 _CONFIG = "checkpoint.quantization_config"
-_TEMPLATES = "vllm@0.33.0:vllm/model_executor/layers/quantization"
-
-_METHOD = {
-    "fp8_block": "fp8",
-    "fp8_per_tensor": "fp8",
-    "mxfp8": "modelopt",
-    "nvfp4": "modelopt",
-    "int4": "compressed-tensors",
-    "int8": "compressed-tensors",
-}
-"""Weight format -> the method that vLLM reads for it."""
-
-_ALGORITHM = {"mxfp8": "MXFP8", "nvfp4": "NVFP4"}
-_PACKING = {"int4": "pack-quantized", "int8": "int-quantized"}
 _UNQUANTIZED = frozenset({"bf16", "fp16", "fp32"})
+_IGNORE_KEYS = ("ignore", "modules_to_not_convert", "ignored_layers")
+
+_IN_GROUPS = ("bits", "group_size", "symmetric", "actorder")
+"""Fields that compressed-tensors keeps inside ``config_groups``."""
+
+_NOT_IN_FILE = ("scale_tensor",)
+"""Fields that describe the tensors and stand in no ``config.json``."""
 
 
 def checkpoint(context: Context) -> CheckpointLowering:
     """What ``config.json`` must hold; nothing where the plan names no quantized checkpoint."""
     weights = weight_format(context)
-    method = context.get(f"{_CONFIG}.quant_method") or _METHOD.get(weights or "")
-    if method is None or weights in _UNQUANTIZED:
+    template = _template(context, weights)
+    method = context.get(f"{_CONFIG}.quant_method")
+    if weights in _UNQUANTIZED or (method is None and template is None):
         return CheckpointLowering()
-    items = tuple(_items(context, weights, method))
+    items = tuple(_items(context, template))
     tensors = tuple(_tensors(context, weights))
     ignored = next((item.value for item in items if item.name in _IGNORE_KEYS), ())
     return CheckpointLowering(
@@ -71,107 +68,80 @@ def group_size(context: Context) -> int | None:
     return None
 
 
+def _template(context: Context, weights: str | None) -> Template | None:
+    if weights == "nvfp4" and context.get(f"{_CONFIG}.quant_algo") == "W4A16_NVFP4":
+        return templates()["nvfp4_weight_only"]
+    return templates().get(weights or "")
+
+
 # quantization_config --------------------------------------------------------------------------
-_IGNORE_KEYS = ("ignore", "ignored_layers", "modules_to_not_convert")
+def _items(context: Context, template: Template | None) -> Iterator[Item]:
+    """The template of the weight format with the plan's keys in place of its own.
+
+    Another method for the same format has other keys, so only the plan's are written then.
+    """
+    method = context.get(f"{_CONFIG}.quant_method")
+    keys = dict(template.config) if template is not None else {}
+    if method is not None and method != keys.get("quant_method"):
+        keys = {"quant_method": method}
+    for key, value in keys.items():
+        if key != "config_groups":
+            yield _item(context, key, value, template)
+    grouped = "config_groups" in keys
+    for key in QuantizationConfig.model_fields:
+        skipped = key in keys or key in _NOT_IN_FILE or (grouped and key in _IN_GROUPS)
+        if not skipped and context.get(f"{_CONFIG}.{key}") is not None:
+            yield _item(context, key, None, template)
+    yield from _default_ignore(context, str(method or keys.get("quant_method")), template)
+    if grouped:
+        groups = _groups(context, keys["config_groups"])
+        yield Item("config_groups", groups, Reason("the packed weights", field=_CONFIG))
 
 
-def _items(context: Context, weights: str | None, method: str) -> Iterator[Item]:
-    yield _given(context, "quant_method", method, weights)
-    if method == "fp8":
-        yield from _fp8(context, weights)
-    elif method == "compressed-tensors":
-        yield from _compressed_tensors(context, weights)
-    elif method == "mxfp8":
-        yield _ignored(context, "ignored_layers")
-    elif method == "modelopt":
-        yield from _modelopt(context, weights)
-    else:
-        yield from _as_given(context)
-
-
-def _given(context: Context, key: str, default: Any, weights: str | None = None) -> Item:
-    """The plan's value of one key, else what the method needs."""
+def _item(context: Context, key: str, default: Any, template: Template | None) -> Item:
+    """The plan's value of one key, else the template's."""
     field = f"{_CONFIG}.{key}"
     value = context.get(field)
     if value is not None:
-        value = list(value) if isinstance(value, tuple) else value
-        return Item(key, value, Reason(field, field))
-    if weights is not None:
-        because = f"checkpoint.hf_weight_format = {weights}"
-        return Item(key, default, Reason(because, "checkpoint.hf_weight_format"))
-    return Item(key, default, Reason("the method's own template", fact=_TEMPLATES))
+        return Item(key, plain(value), Reason(field, field))
+    if context.get("checkpoint.hf_weight_format") is not None:
+        field = "checkpoint.hf_weight_format"
+        return Item(key, plain(default), Reason(f"{field} = {context.get(field)}", field))
+    source = template.source if template is not None else None
+    return Item(key, plain(default), Reason("what the method needs", fact=source))
 
 
-def _ignored(context: Context, key: str) -> Item:
-    """Names that stay unquantized; every converter leaves the LM head alone."""
-    for field in (f"{_CONFIG}.{name}" for name in ("ignore", "modules_to_not_convert")):
-        names = context.get(field)
-        if names is not None:
-            return Item(key, list(names), Reason(field, field))
-    return Item(key, ["lm_head"], Reason("the LM head keeps its precision", fact=_TEMPLATES))
+def _default_ignore(context: Context, method: str, template: Template | None) -> Iterator[Item]:
+    """The LM head stays as it is; FP8 layers are listed by full names, which no plan knows."""
+    given = (context.get(f"{_CONFIG}.{key}") for key in _IGNORE_KEYS)
+    known = quant_methods().get(method)
+    if method == "fp8" or any(value is not None for value in given):
+        return
+    if template is not None and template.config.get("quant_method") == method:
+        key = template.ignore_key
+    elif known is not None and known.ignore_keys:
+        key = known.ignore_keys[0]
+    else:
+        return
+    source = template.source if template is not None else known.source if known else None
+    yield Item(key, ["lm_head"], Reason("converters leave the LM head alone", fact=source))
 
 
-def _fp8(context: Context, weights: str | None) -> Iterator[Item]:
-    yield _given(context, "activation_scheme", "dynamic")
-    if context.get(f"{_CONFIG}.fmt") is not None:
-        yield _given(context, "fmt", "e4m3")
-    if weights == "fp8_block":
-        yield _given(context, "weight_block_size", [128, 128])
-    if context.get(f"{_CONFIG}.scale_fmt") is not None:
-        yield _given(context, "scale_fmt", None)
-    if context.get(f"{_CONFIG}.modules_to_not_convert") is not None:
-        yield _given(context, "modules_to_not_convert", None)
-
-
-def _modelopt(context: Context, weights: str | None) -> Iterator[Item]:
-    yield _given(context, "quant_algo", _ALGORITHM.get(weights or ""), weights)
-    if weights == "nvfp4":
-        yield _given(context, "group_size", 16)
-    if context.get(f"{_CONFIG}.kv_cache_quant_algo") is not None:
-        yield _given(context, "kv_cache_quant_algo", None)
-    yield _ignored(context, "ignore")
-
-
-def _compressed_tensors(context: Context, weights: str | None) -> Iterator[Item]:
-    yield _given(context, "format", _PACKING.get(weights or "", "pack-quantized"), weights)
-    yield _ignored(context, "ignore")
-    group = {
-        "targets": ["Linear"],
-        "weights": _integer_weights(context, weights),
-        "input_activations": _integer_activations(weights),
-    }
-    because = "bits, groups and symmetry of the packed weights"
-    yield Item("config_groups", {"group_0": group}, Reason(because, field=_CONFIG))
-
-
-def _integer_weights(context: Context, weights: str | None) -> dict[str, Any]:
-    bits = context.get(f"{_CONFIG}.bits") or (8 if weights == "int8" else 4)
-    symmetric = context.get(f"{_CONFIG}.symmetric")
-    found = {
-        "num_bits": bits,
-        "type": "int",
-        "symmetric": True if symmetric is None else symmetric,
-        "strategy": "channel" if weights == "int8" else "group",
-        "dynamic": False,
+def _groups(context: Context, groups: Mapping[str, Any]) -> dict[str, Any]:
+    """The template's only group with the plan's bits, group size, symmetry and order."""
+    found: dict[str, Any] = plain(groups)
+    weights = found["group_0"]["weights"]
+    given = {
+        "num_bits": context.get(f"{_CONFIG}.bits"),
+        "symmetric": context.get(f"{_CONFIG}.symmetric"),
         "actorder": context.get(f"{_CONFIG}.actorder"),
     }
-    if weights != "int8" and group_size(context) is not None:
-        found["group_size"] = group_size(context)
+    weights.update({key: value for key, value in given.items() if value is not None})
+    if weights["strategy"] == "group":
+        weights["group_size"] = group_size(context)
+        if weights["group_size"] is None:
+            del weights["group_size"]  # unknown, and the template's 128 would be a guess
     return found
-
-
-def _integer_activations(weights: str | None) -> dict[str, Any] | None:
-    if weights != "int8":
-        return None
-    return {"num_bits": 8, "type": "int", "symmetric": True, "strategy": "token", "dynamic": True}
-
-
-def _as_given(context: Context) -> Iterator[Item]:
-    """A method without a template: the keys that the plan sets, as they are."""
-    for field, value in context.fields.items():
-        key = field.removeprefix(f"{_CONFIG}.")
-        if key != field and key not in ("quant_method", "scale_tensor"):
-            yield _given(context, key, value)
 
 
 # Tensors --------------------------------------------------------------------------------------

@@ -84,6 +84,8 @@ class QuantizationConfig(Section):
     group_size: PositiveInt | None = None
     symmetric: bool | None = None
     actorder: str | bool | None = None
+    desc_act: bool | None = None
+    zero_point: bool | None = None
     ignore: Strings | None = None
     exclude_modules: Strings | None = None
     ignored_layers: Strings | None = None
@@ -93,11 +95,16 @@ class QuantizationConfig(Section):
 
 
 class Checkpoint(Section):
-    """Training checkpoints (torch_dist) and the Hugging Face checkpoint of the rollout."""
+    """Training checkpoints (torch_dist) and the Hugging Face checkpoint of the rollout.
+
+    ``quantization_config_key`` is where ``config.json`` keeps the quantization config, if not
+    at the top level: ``text_config.quantization_config``.
+    """
 
     hf_checkpoint: str | None = None
     hf_weight_format: d.WeightFormat | None = None
     quantization_config: QuantizationConfig | None = None
+    quantization_config_key: str | None = None
     ref_load: str | None = None
     load: str | None = None
     save: str | None = None

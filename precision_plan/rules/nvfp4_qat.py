@@ -169,7 +169,8 @@ def with_fp4_format(ctx: Context) -> Found:
     Bad:
         qat: {nvfp4_fake_qat: true}
         training:
-          {moe_grouped_gemm: true, gradient_accumulation_fusion: false, fp4_format: e2m1}
+          {bf16: true, moe_grouped_gemm: true, gradient_accumulation_fusion: false,
+           fp4_format: e2m1}
 
     Good:
         qat: {nvfp4_fake_qat: true}

@@ -17,6 +17,10 @@ def rules() -> Mapping[str, Rule]:
         ValueError: if an id or a slug is used twice.
     """
     from precision_plan.rules import (
+        checkpoint,
+        checkpoint_layers,
+        checkpoint_numbers,
+        checkpoint_paths,
         determinism,
         distributed,
         emerging,
@@ -25,6 +29,7 @@ def rules() -> Mapping[str, Rule]:
         fp4,
         fp8,
         fp8_params,
+        framework,
         fsdp,
         graphs,
         hardware,
@@ -33,6 +38,7 @@ def rules() -> Mapping[str, Rule]:
         int4_qat,
         kernels,
         kv_cache,
+        kv_scales,
         moe,
         moe_options,
         nvfp4_qat,
@@ -57,6 +63,7 @@ def rules() -> Mapping[str, Rule]:
         unused_optimizer,
         versions,
         weight_sync,
+        weight_sync_modes,
     )
 
     families = (
@@ -100,6 +107,13 @@ def rules() -> Mapping[str, Rule]:
         overrides_sharding,
         offloading,
         unused_optimizer,
+        checkpoint,
+        checkpoint_layers,
+        checkpoint_paths,
+        framework,
+        weight_sync_modes,
+        kv_scales,
+        checkpoint_numbers,
     )
     found: dict[str, Rule] = {}
     slugs: set[str] = set()
