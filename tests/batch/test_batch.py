@@ -22,17 +22,6 @@ MODEL = [
     *("--num-layers", "4", "--hidden-size", "128", "--num-attention-heads", "8"),
     *("--seq-length", "128", "--lr", "1e-4"),
 ]
-    "--num-layers",
-    "4",
-    "--hidden-size",
-    "128",
-    "--num-attention-heads",
-    "8",
-    "--seq-length",
-    "128",
-    "--lr",
-    "1e-4",
-]
 
 
 def row(*argv: str, **changes: Any) -> dict[str, Any]:
