@@ -20,7 +20,7 @@ def run(argv: list[str]) -> int:
     """Run one command line (without the program's name) and return the exit code.
 
     Usage errors are one line and a hint on stderr, exit code 2. An interrupted run ends
-    quietly with 130, as a shell would report it.
+    quietly with 130 and a stream that nobody reads any more with 141, as a shell reports them.
     """
     verb = argv[0] if argv else "--help"
     if verb in ("-h", "--help", "help"):
@@ -32,6 +32,11 @@ def run(argv: list[str]) -> int:
         return _run_verb(verb, argv[1:])
     except KeyboardInterrupt:
         return 130
+    except BrokenPipeError:  # the reader of a stream of answers has gone away
+        from precision_plan.cli._output import discard_output
+
+        discard_output()
+        return 141
 
 
 def _run_verb(verb: str, argv: list[str]) -> int:

@@ -84,6 +84,8 @@ def _batch(args: Namespace) -> int:
             for answer, found in lint_lines(lines):
                 print(answer)
                 code = max(code, found)
+    except BrokenPipeError:
+        raise
     except OSError as error:
         what = f"--jsonl {args.jsonl}: {error.strerror}"
         raise UsageError(what, "FILE is read line by line") from error
