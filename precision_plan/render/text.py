@@ -61,7 +61,7 @@ def _header(compiled: Compiled, mask: Mask, width: int, style: Style) -> list[st
     lines = hanging(name, _safe(mask, info.title or ""), width, indent=len(name) + 2,
                     painted=style("title", name))  # fmt: skip
     if compiled.lowering is None:
-        return lines
+        return [line.rstrip() for line in lines]
     origin = compiled.plan.origin("recipe")
     facts = (
         ("recipe", origin.file if origin.layer == "recipe" else None),
