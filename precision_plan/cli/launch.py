@@ -21,8 +21,8 @@ def launch(
 
     Returns:
         0 if ``dry_run=true`` and the plan is clean; 1 if it has errors, 2 if it cannot be read or
-        the overrides choose nothing. Without ``dry_run`` a clean plan ends with 2 as well: no launcher is configured, and
-        saying that a job had been started would not be true.
+        the overrides choose nothing. Without ``dry_run`` a clean plan ends with 2 as well: no
+        launcher is configured, and saying that a job had been started would not be true.
     """
     from precision_plan.api import compile
     from precision_plan.render import render_plan
