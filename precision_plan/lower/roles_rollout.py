@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 from precision_plan.facts.formats import formats
 from precision_plan.facts.gpus import gpus
+from precision_plan.facts.vllm import kv_dtypes, state_dtype_of
+from precision_plan.facts.vllm_quant import quant_methods, templates
 from precision_plan.facts.weight_sync import sync_quantizer
 from precision_plan.lower.checkpoint import checkpoint, group_size, weight_format
 from precision_plan.lower.context import Context
@@ -35,20 +37,6 @@ _VLLM_DTYPE = {
     "float": "fp32",
     "float32": "fp32",
 }
-
-_CACHE_FORMAT = {
-    **_VLLM_DTYPE,
-    "fp8": "fp8_e4m3",
-    "fp8_e4m3": "fp8_e4m3",
-    "fp8_e5m2": "fp8_e5m2",
-    "fp8_inc": "fp8_e4m3",
-    "nvfp4": "nvfp4",
-    "nvfp4_4over6": "nvfp4",
-}
-"""KV cache dtypes that are one of the known formats."""
-
-_NATIVE_FROM = {"fp8_block": (8, 9), "fp8_per_tensor": (8, 9), "mxfp8": (10, 0), "nvfp4": (10, 0)}
-"""Compute capability from which the engine multiplies in the format; below, weights only."""
 
 
 def rollout_roles(context: Context) -> Iterator[Role]:
@@ -151,9 +139,11 @@ def _activations(context: Context) -> Role:
     format, origin = found
     if format == "int8":
         return row(name, "int8", origin)
-    if format not in _NATIVE_FROM:
+    template = templates().get(format)
+    native_cc = quant_methods()[template.method].native_cc if template is not None else None
+    if native_cc is None:
         return row(name, *dense)
-    native = _multiplies_in(context, format)
+    native = _multiplies_in(context, format, native_cc)
     if native is None:
         return unknown(name, "the GPU is not declared")
     if not native:
@@ -161,11 +151,11 @@ def _activations(context: Context) -> Role:
     return row(name, format, origin, activation=True)
 
 
-def _multiplies_in(context: Context, format: str) -> bool | None:
+def _multiplies_in(context: Context, format: str, native_cc: tuple[int, int]) -> bool | None:
     """Whether the declared GPU has matrix units for ``format``; ``None`` if it is unknown."""
     capability = context.target.compute_capability
     if capability is not None:
-        return capability >= _NATIVE_FROM[format]
+        return capability >= native_cc
     gpu = gpus().get(context.target.gpu or "")
     if gpu is None or gpu.platform != "rocm":
         return None
@@ -180,10 +170,7 @@ def _kv_cache(context: Context) -> Role:
     if context.framework in ("slime", "miles"):
         return unknown(name, f"{context.framework} rolls out with SGLang")
     if declared not in (None, "auto"):
-        format = _CACHE_FORMAT.get(declared)
-        if format is None:
-            return Role(name, declared, None, "rollout.kv_cache_dtype")
-        return row(name, format, "rollout.kv_cache_dtype")
+        return _declared_cache(name, declared)
     if infers(context):
         return _megatron_cache(context, name)
     scheme = context.get("checkpoint.quantization_config.kv_cache_quant_algo")
@@ -194,6 +181,17 @@ def _kv_cache(context: Context) -> Role:
     if dense is None:
         return unknown(name, "auto: the model's dtype is not declared")
     return row(name, dense[0], "rollout.kv_cache_dtype auto: the model's dtype")
+
+
+def _declared_cache(name: str, declared: str) -> Role:
+    """Scales are counted only where the format has its own; other names tell their bits."""
+    known, origin = kv_dtypes().get(declared), "rollout.kv_cache_dtype"
+    if known is None:
+        return Role(name, declared, None, origin)
+    if known.stored == "nvfp4" or known.stored in ("fp16", "bf16", "fp8_e4m3", "fp8_e5m2"):
+        note = "" if declared in _VLLM_DTYPE or declared == known.stored else f"({declared})"
+        return row(name, known.stored, origin, note=note)
+    return Role(name, declared, known.bits / 8 if known.bits else None, origin)
 
 
 def _megatron_cache(context: Context, name: str) -> Role:
@@ -217,13 +215,24 @@ def _states(context: Context) -> Iterator[Role]:
 
 
 def _recurrent(context: Context) -> Role:
-    name = "recurrent state"
-    for field in ("rollout.mamba_ssm_cache_dtype", "model.hf_mamba_ssm_dtype"):
-        format = _VLLM_DTYPE.get(context.get(field) or "")
-        if format is not None:
-            return row(name, format, field)
-    if context.get("rollout.mamba_cache_dtype") in (None, "auto"):
-        return unknown(name, "auto: some models keep it in FP32")
+    """An explicit dtype, else the family's rule, else the convolution state's."""
+    name, field = "recurrent state", "rollout.mamba_ssm_cache_dtype"
+    format = _VLLM_DTYPE.get(context.get(field) or "")
+    if format is not None:
+        return row(name, format, field)
+    architecture = context.get("model.hf_architecture")
+    family = state_dtype_of(architecture)
+    if architecture is None:
+        return unknown(name, "auto: model.hf_architecture is not declared")
+    if family is None:
+        return _convolution(context, name)
+    if family.hf_key is not None:
+        declared = _VLLM_DTYPE.get(context.get("model.hf_mamba_ssm_dtype") or "")
+        if declared is None:
+            return unknown(name, f"{family.hf_key} of the checkpoint is not declared")
+        return row(name, declared, "model.hf_mamba_ssm_dtype")
+    if family.default is not None:
+        return row(name, _VLLM_DTYPE[family.default], "vLLM's rule for this architecture")
     return _convolution(context, name)
 
 

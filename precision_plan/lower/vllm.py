@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from precision_plan.facts.frameworks import engine_passthrough
+from precision_plan.facts.vllm import DEFAULT_VERSION, engine_args_at
 from precision_plan.lower.context import Context
 from precision_plan.lower.spelling import plain, text, words
 from precision_plan.plan import Item, Reason
@@ -19,15 +20,6 @@ from precision_plan.plan.lowering import VllmLowering
 _ENGINE = (
     "vllm-project/vime@039ae4dd:vime/backends/vllm_utils/vllm_engine.py (build_vllm_cmd_and_env)"
 )
-
-_NO_ARGUMENT = frozenset({"rollout.nvfp4_inloop_patch"})
-"""Fields that state a fact about the deployment and reach no argument."""
-
-_INSIDE = {
-    "rollout.head_dtype": ("hf_overrides", "head_dtype"),
-    "rollout.weight_transfer_backend": ("weight_transfer_config", "backend"),
-}
-"""Fields that are one key of a JSON argument."""
 
 
 def vllm(context: Context, env: Mapping[str, str]) -> VllmLowering:
@@ -56,16 +48,15 @@ def _serves(context: Context) -> bool:
 
 
 def _planned(context: Context) -> Iterator[Item]:
-    for field, value in context.fields.items():
-        if not field.startswith("rollout.") or field in _NO_ARGUMENT:
+    """The plan's engine arguments, as far as the declared version has them."""
+    known = engine_args_at(context.target.package("vllm") or DEFAULT_VERSION)
+    for field, argument in known.items():
+        value = context.get(field)
+        if value is None:
             continue
-        reason = Reason(f"{field} = {text(value)}", field=field)
-        name = field.partition(".")[2]
-        if field in _INSIDE:
-            argument, key = _INSIDE[field]
-            yield Item(argument, {key: value}, reason)
-        else:
-            yield Item(name, plain(value), reason)
+        name = argument.flag[2:].replace("-", "_")
+        value = {argument.key: value} if argument.kind == "json_key" else plain(value)
+        yield Item(name, value, Reason(f"{field} = {text(context.get(field))}", field=field))
 
 
 def _added(context: Context, given: set[str]) -> Iterator[Item]:
