@@ -65,18 +65,15 @@ def recipe_without_format(ctx: Context) -> Iterator[Finding]:
     "quantized-training-without-quantized-layers",
     "error",
     stage="policy",
-    source=(
-        megatron("core/transformer/transformer_block.py:717"),
-        "radixark/miles@31f1ca96:miles/backends/megatron_utils/model_provider.py:73-75",
-    ),
+    source=(megatron("core/transformer/transformer_block.py:717"),),
 )
 def no_quantized_layers(ctx: Context) -> Found:
     """The format is set, but no layer of the model would use it.
 
     Why:
         Only Transformer Engine's linear layers quantize. With ``--transformer-impl local`` the
-        job runs to its end in the base format, whatever ``--fp8-format`` says. miles in bridge
-        mode hands only ``fp8`` and ``fp8_recipe`` to the model, so an FP4 format is lost there.
+        job runs to its end in the base format, whatever ``--fp8-format`` says. vLLM trains no
+        model at all.
 
     Bad:
         training: {bf16: true, fp8_format: e4m3, transformer_impl: local}
@@ -101,14 +98,6 @@ def no_quantized_layers(ctx: Context) -> Found:
             field,
             "software.framework",
             fix=(set_to((field, None)),),
-        )
-    bridge = ctx.plan.weight_sync.megatron_to_hf_mode == "bridge"
-    if training.fp4_format and bridge and ctx.target.framework == "miles":
-        return ctx.found(
-            "training.fp4_format is not handed to the model in miles' bridge mode",
-            "training.fp4_format",
-            "weight_sync.megatron_to_hf_mode",
-            fix=(set_to(("weight_sync.megatron_to_hf_mode", "raw")),),
         )
     return None
 
