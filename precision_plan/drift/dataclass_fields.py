@@ -22,7 +22,10 @@ MISSING = _Missing()
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DataclassField:
-    """One field; ``owner`` is the class whose body declares it, ``source`` is ``path:line``."""
+    """One field; ``owner`` is the class whose body declares it, ``source`` is ``path:line``.
+
+    ``default`` is :data:`MISSING` if there is none, ``value`` the expression after ``=``.
+    """
 
     owner: str
     name: str
@@ -30,6 +33,7 @@ class DataclassField:
     default: Any
     source: str
     scope: Scope
+    value: ast.expr | None = None
     init: bool = True
     argparse_meta: ast.expr | None = None
 
@@ -89,6 +93,7 @@ class FieldReader:
             default=default,
             source=scope.where(statement),
             scope=scope,
+            value=statement.value,
             init=init is not False,
             argparse_meta=self._meta(options.get("metadata")),
         )

@@ -87,13 +87,6 @@ class Modules:
         path = dotted.replace(".", "/")
         return self.at(f"{path}.py") or self.at(f"{path}/__init__.py")
 
-    def under(self, folder: str) -> Iterator[Module]:
-        """Every module below a folder, in order of its path."""
-        for path in self.tree.under(folder, ".py"):
-            module = self.at(path)
-            if module is not None:
-                yield module
-
     def find(self, name: str, scope: Scope) -> Found | str | None:
         """What a name means in a scope.
 
@@ -106,35 +99,37 @@ class Modules:
             return self._global(name, scope.module, _HOPS)
         return self._follow(defined, scope, _HOPS)
 
-    def find_expression(self, node: ast.expr, scope: Scope) -> Found | str | None:
-        """:meth:`find` for a name, or for attributes of an imported module."""
-        if isinstance(node, ast.Name):
-            return self.find(node.id, scope)
-        if not isinstance(node, ast.Attribute):
-            return None
-        owner = self._module_of(node.value, scope)
-        if owner is None:
-            return None
-        module = self.named(owner)
-        if module is None:
-            return f"{owner}.{node.attr}"
-        return self._global(node.attr, module, _HOPS)
+    @staticmethod
+    def imported(node: ast.expr, scope: Scope) -> str | None:
+        """The dotted name that an import in this file gives to a name or attribute.
 
-    def _module_of(self, node: ast.expr, scope: Scope) -> str | None:
-        """The dotted name of the module that an expression stands for."""
+        No other file is looked at: ``os.environ`` is recognised, a re-export of it is not.
+        """
         if isinstance(node, ast.Attribute):
-            owner = self._module_of(node.value, scope)
+            owner = Modules.imported(node.value, scope)
             return None if owner is None else f"{owner}.{node.attr}"
         if not isinstance(node, ast.Name):
             return None
         defined = scope.local.get(node.id) or scope.module.definitions.get(node.id)
         if not isinstance(defined, Import):
             return None
-        if defined.name is None:
-            return defined.module
-        dotted = f"{defined.module}.{defined.name}"
-        inside = self.named(defined.module) is not None
-        return dotted if not inside or self.named(dotted) else None
+        return defined.module if defined.name is None else f"{defined.module}.{defined.name}"
+
+    def find_expression(self, node: ast.expr, scope: Scope) -> Found | str | None:
+        """:meth:`find` for a name, or for attributes of an imported module."""
+        if isinstance(node, ast.Name):
+            return self.find(node.id, scope)
+        if not isinstance(node, ast.Attribute):
+            return None
+        owner = self.imported(node.value, scope)
+        if owner is None:
+            return None
+        module = self.named(owner)
+        if module is not None:
+            return self._global(node.attr, module, _HOPS)
+        # `Class.attribute` of this tree is no name from outside of it
+        inside = self.named(owner.rpartition(".")[0]) is not None
+        return None if inside else f"{owner}.{node.attr}"
 
     def _global(self, name: str, module: Module, hops: int) -> Found | str | None:
         defined = module.definitions.get(name)

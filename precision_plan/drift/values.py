@@ -156,12 +156,6 @@ class Values:
                     members.append(EnumMember(node.name, name, value))
         return EnumClass(node.name, tuple(members))
 
-    def environment_name(self, node: ast.expr, scope: Scope) -> str | None:
-        """The variable whose value an expression reads, if it is such a read and named."""
-        key = read_key(node, self.modules, scope)
-        name = None if key is None else self.of(key, scope)
-        return name if isinstance(name, str) else None
-
     def _value(self, node: ast.expr, scope: Scope) -> Any:
         try:
             return self._compute(node, scope)
@@ -282,7 +276,7 @@ class Values:
         return pairs
 
     def _call(self, node: ast.Call, scope: Scope) -> Any:
-        if read_key(node, self.modules, scope) is not None:
+        if read_key(node, scope) is not None:
             return self._value(node.args[1], scope) if len(node.args) > 1 else None
         arguments = list(self._items(node.args, scope))
         keywords = {item.arg or "": self._value(item.value, scope) for item in node.keywords}
@@ -323,19 +317,19 @@ class Values:
         return iter(value)
 
 
-def is_environ(node: ast.expr, modules: Modules, scope: Scope) -> bool:
+def is_environ(node: ast.expr, scope: Scope) -> bool:
     """True for ``os.environ``, however it was imported."""
-    return modules.find_expression(node, scope) == "os.environ"
+    return Modules.imported(node, scope) == "os.environ"
 
 
-def read_key(node: ast.expr, modules: Modules, scope: Scope) -> ast.expr | None:
+def read_key(node: ast.expr, scope: Scope) -> ast.expr | None:
     """The key of a read: ``os.getenv(K)``, ``os.environ[K]`` and ``os.environ.get(K)``."""
     if isinstance(node, ast.Subscript):
-        return node.slice if is_environ(node.value, modules, scope) else None
+        return node.slice if is_environ(node.value, scope) else None
     if not isinstance(node, ast.Call) or not node.args:
         return None
-    if modules.find_expression(node.func, scope) == "os.getenv":
+    if Modules.imported(node.func, scope) == "os.getenv":
         return node.args[0]
     if isinstance(node.func, ast.Attribute) and node.func.attr in ("get", "pop", "setdefault"):
-        return node.args[0] if is_environ(node.func.value, modules, scope) else None
+        return node.args[0] if is_environ(node.func.value, scope) else None
     return None

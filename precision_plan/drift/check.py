@@ -1,0 +1,227 @@
+"""The comparison of one package: open its sources, read them, hold them against the facts."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from packaging.version import InvalidVersion, Version
+
+from precision_plan.drift.changes import Change, Report
+from precision_plan.drift.config_against import compare_configs, compare_generated, read_configs
+from precision_plan.drift.dataclass_fields import FieldReader
+from precision_plan.drift.flags_against import compare_flags, conditional, known_flags
+from precision_plan.drift.group_factory import FACTORY, FACTORY_FILE, KNOWN_DIGEST, factory_digest
+from precision_plan.drift.modules import Found, Modules, Scope
+from precision_plan.drift.parser_functions import FlagReader, Unread
+from precision_plan.drift.recipes import read_recipes
+from precision_plan.drift.recipes_against import compare_recipes
+from precision_plan.drift.source import (
+    MEGATRON,
+    TRANSFORMER_ENGINE,
+    VLLM,
+    Package,
+    SourceError,
+    SourceTree,
+    open_tree,
+)
+from precision_plan.drift.values import Values
+from precision_plan.drift.variables import Environment, read_environment
+from precision_plan.drift.variables_against import compare_variables
+from precision_plan.facts.versions import UnknownVersion, version
+
+_PARSERS = (
+    ("megatron/training/arguments.py", "add_megatron_arguments"),
+    ("megatron/post_training/arguments.py", "add_modelopt_args"),
+)
+_WITHOUT = ("transformer_engine/jax/", "/setup.py")  # another framework; building from source
+_GENERATES_SINCE = "0.16.0"
+
+
+class _Check:
+    """What the comparisons of all packages share."""
+
+    def __init__(self, package: Package, where: str, facts_version: str | None) -> None:
+        self.package = package
+        self.tree = open_tree(package, where)
+        self.modules = Modules(self.tree)
+        self.values = Values(self.modules)
+        self.found = _found_version(package, self.tree, self.modules, self.values)
+        self.facts = facts_version or _comparable(package, self.found)
+        try:
+            version(self.facts)
+        except UnknownVersion as error:
+            raise SourceError(str(error), "for example --version 0.16.1") from error
+        self.changes: list[Change] = []
+        self.compared: list[tuple[str, int]] = []
+        self.not_compared: list[str] = []
+
+    def variables(self) -> Environment:
+        """Compare the environment variables."""
+        found = read_environment(self.modules, self.values, self.package.folder, _WITHOUT)
+        result = compare_variables(found, self.package, self.facts, self.tree.paths)
+        self.changes += result.changes
+        self.compared.append(("variables", result.looked_for))
+        for names, what in (
+            (result.untold, "whose readers are not among these sources"),
+            (result.others, "that these sources use and the facts do not cover"),
+        ):
+            if names:
+                self.not_compared.append(f"{len(names)} variables {what}: {', '.join(names)}")
+        if found.unnamed:
+            self.not_compared.append(
+                f"{len(found.unnamed)} reads of variables whose names are built at run time: "
+                + ", ".join(found.unnamed)
+            )
+        return found
+
+    def report(self) -> Report:
+        """Everything found so far."""
+        for path, why in sorted(self.modules.unreadable.items()):
+            self.not_compared.append(f"{path}: not parsed ({why})")
+        return Report(
+            self.package.name,
+            self.tree.label,
+            self.found,
+            self.facts,
+            tuple(self.changes),
+            tuple(self.compared),
+            tuple(self.not_compared),
+        )
+
+
+def check_megatron(where: str, facts_version: str | None = None) -> Report:
+    """Compare flags, configuration fields and variables of megatron-core or Megatron-LM.
+
+    Args:
+        where: ``installed``, a folder or an archive.
+        facts_version: the version of the facts to compare with, if not the one found.
+
+    Raises:
+        SourceError: if the sources cannot be read or do not tell their version.
+    """
+    check = _Check(MEGATRON, where, facts_version)
+    fields = FieldReader(check.modules, check.values)
+    configs = read_configs(check.modules, fields, check.facts)
+    check.changes += compare_configs(configs, check.facts)
+    check.compared.append(("config fields", sum(map(len, configs.values()))))
+    if _PARSERS[0][0] in check.tree:
+        _flags(check, fields)
+    elif version(check.facts) >= version(_GENERATES_SINCE):
+        generated = dict(compare_generated(configs, check.values, check.facts))
+        check.changes += [change for changes in generated.values() for change in changes]
+        check.compared.append(("flags", len(generated)))
+        check.not_compared.append(
+            f"{len(known_flags(check.facts)) - len(generated)} flags that are not generated from "
+            f"TransformerConfig: these sources have no {_PARSERS[0][0]}"
+        )
+    else:
+        check.not_compared.append(f"flags: these sources have no {_PARSERS[0][0]}")
+    check.variables()
+    return check.report()
+
+
+def _flags(check: _Check, fields: FieldReader) -> None:
+    reader = FlagReader(check.modules, check.values, fields)
+    for path, function in _PARSERS:
+        module = check.modules.at(path)
+        found = check.modules.find(function, Scope(module)) if module else None
+        if isinstance(found, Found):
+            reader.read(found)
+        else:
+            check.not_compared.append(f"flags of {path}: no function {function} in it")
+    changes = list(compare_flags(reader.flags, check.facts))
+    optional, certain = conditional(changes)
+    check.changes += certain
+    check.compared.append(("flags", len(reader.flags)))
+    check.not_compared += optional
+    check.not_compared += _unread(reader.unread)
+    check.changes += _factory(check.modules)
+
+
+def _unread(unread: list[Unread]) -> Iterator[str]:
+    for item in unread:
+        yield f"{item.source}: an argument whose names or options are built at run time"
+
+
+def _factory(modules: Modules) -> Iterator[Change]:
+    digest = factory_digest(modules)
+    if digest is not None and digest != KNOWN_DIGEST:
+        yield Change(
+            "changed",
+            "parser rules",
+            FACTORY,
+            True,
+            aspect="code",
+            facts=KNOWN_DIGEST,
+            sources=digest,
+            at=FACTORY_FILE,
+            note="how flags are made from dataclasses may differ: read it, then update drift/"
+            "group_factory.py",
+        )
+
+
+def check_transformer_engine(where: str, facts_version: str | None = None) -> Report:
+    """Compare recipe classes and variables of Transformer Engine.
+
+    Raises:
+        SourceError: if the sources cannot be read or do not tell their version.
+    """
+    check = _Check(TRANSFORMER_ENGINE, where, facts_version)
+    recipes = read_recipes(check.modules, check.values)
+    if recipes is None:
+        raise SourceError(
+            f"{check.tree.label}: {TRANSFORMER_ENGINE.anchor} cannot be parsed",
+            "; ".join(check.modules.unreadable.values()),
+        )
+    check.changes += compare_recipes(recipes, check.facts)
+    check.compared.append(("recipe fields", sum(len(recipe.fields) for recipe in recipes)))
+    found = check.variables()
+    if not found.has_native:
+        check.not_compared.append("variables of the C++ sources: these sources have none")
+    return check.report()
+
+
+def check_vllm(where: str, facts_version: str | None = None) -> Report:
+    """Compare the variables of vLLM.
+
+    Raises:
+        SourceError: if the sources cannot be read or do not tell their version.
+    """
+    check = _Check(VLLM, where, facts_version)
+    check.variables()
+    return check.report()
+
+
+def _found_version(
+    package: Package, tree: SourceTree, modules: Modules, values: Values
+) -> str | None:
+    if package is MEGATRON:
+        return _package_info(modules, values) or tree.metadata_version
+    if "build_tools/VERSION.txt" in tree:
+        return tree.text("build_tools/VERSION.txt").strip()
+    return tree.metadata_version
+
+
+def _package_info(modules: Modules, values: Values) -> str | None:
+    """``MAJOR.MINOR.PATCH`` and the pre-release of ``megatron/core/package_info.py``."""
+    module = modules.at(MEGATRON.anchor)
+    if module is None:
+        return None
+    scope = Scope(module)
+    names = ("MAJOR", "MINOR", "PATCH", "PRE_RELEASE")
+    parts = [values.of(ast.Name(name), scope) for name in names]
+    if not all(isinstance(part, int) for part in parts[:3]):
+        return None
+    return ".".join(map(str, parts[:3])) + (parts[3] if isinstance(parts[3], str) else "")
+
+
+def _comparable(package: Package, found: str | None) -> str:
+    """The version of the facts for a version of the sources: a pre-release counts as released."""
+    try:
+        return Version(found or "").base_version
+    except InvalidVersion:
+        raise SourceError(
+            f"{package.distribution}: the sources do not tell their version",
+            "say which with --version, for example --version 0.16.1 or --version HEAD",
+        ) from None
