@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 from precision_plan.facts.env_vars import DeadName, EnvVar, dead_names, env_vars
 from precision_plan.facts.frameworks import FrameworkFlag, framework_flags
 from precision_plan.facts.megatron import MegatronFlag, megatron_flags
+from precision_plan.facts.megatron_absent import AbsentFlag, absent_flags
+from precision_plan.facts.megatron_parser import other_flags
 from precision_plan.facts.megatron_shape import megadlm_command_line, shape_flags
+from precision_plan.facts.value_notes import value_notes
+from precision_plan.facts.vllm import EngineArg, engine_args
 from precision_plan.plan.environment import FIELD_VARIABLES
 from precision_plan.render._pages import Card, Page
 
@@ -21,8 +26,8 @@ def cards(subject: str, pages: Iterable[Page]) -> tuple[Card, ...]:
     found = [*_flag_cards(subject), *_variable_cards(subject)]
     if not found:
         return ()
-    names = {subject, *(name for card in found for name in card.names)}
-    rules = [f"{page.id} {page.slug}" for page in pages if _mentions(page, names)]
+    mentioned = _mention_of({name for card in found for name in card.names if name})
+    rules = [f"{page.id} {page.slug}" for page in pages if mentioned.search(_prose(page))]
     if rules:
         found[-1] = found[-1].with_row("rules", ", ".join(rules))
     return tuple(found)
@@ -33,13 +38,22 @@ def known_names() -> Iterator[str]:
     for flag in _flags():
         yield from flag.flags
         yield flag.field
+    yield from absent_flags()
+    for argument in engine_args().values():
+        yield from (argument.flag, argument.field)
     yield from env_vars()
     yield from dead_names()
 
 
-def _mentions(page: Page, names: Iterable[str]) -> bool:
-    text = " ".join((page.summary, *page.sections.values()))
-    return any(name in text for name in names)
+def _mention_of(names: Collection[str]) -> re.Pattern[str]:
+    """Matches any of ``names`` as a whole word, a field also without its section."""
+    keys = {name.rpartition(".")[2] for name in names}
+    words = {*names, *(key for key in keys if "_" in key)}
+    return re.compile(rf"(?<![\w-])(?:{'|'.join(map(re.escape, sorted(words)))})(?![\w-])")
+
+
+def _prose(page: Page) -> str:
+    return "\n".join((page.summary, *page.sections.values()))
 
 
 # Flags ----------------------------------------------------------------------------------------
@@ -47,31 +61,44 @@ def _flags() -> Iterator[MegatronFlag | FrameworkFlag]:
     yield from megatron_flags()
     yield from shape_flags()
     yield from megadlm_command_line().values()
+    yield from other_flags()
     for framework in _FRAMEWORKS:
         yield from framework_flags(framework).values()
 
 
 def _flag_cards(subject: str) -> Iterator[Card]:
-    dest = subject.lstrip("-").replace("-", "_")
+    dest = _dest(subject)
     seen: set[tuple[str, ...]] = set()
     for flag in _flags():
-        spelt = {name.lstrip("-").replace("-", "_") for name in flag.flags}
+        spelt = set(map(_dest, flag.flags))
         if dest not in spelt and subject != flag.field and dest != getattr(flag, "dest", None):
             continue
         if flag.flags in seen:
             continue
         seen.add(flag.flags)
         yield _megatron_card(flag) if isinstance(flag, MegatronFlag) else _framework_card(flag)
+    for argument in engine_args().values():
+        names = {argument.field, *map(_dest, (argument.flag, *argument.aliases))}
+        if subject in names or dest in names or dest.removeprefix("vllm_") in names:
+            yield _engine_card(argument)
+    if (absent := absent_flags().get(f"--{subject.lstrip('-')}")) is not None:
+        yield _absent_card(absent)
+
+
+def _dest(flag: str) -> str:
+    return flag.lstrip("-").replace("-", "_")
 
 
 def _megatron_card(flag: MegatronFlag) -> Card:
-    rows = [("plan field", flag.field), ("Megatron", str(flag.versions)), *_value_rows(flag)]
+    rows = [("plan field", flag.field)] if flag.field else []
+    rows += [("Megatron", str(flag.versions)), *_value_rows(flag)]
     for since, change in flag.changes:
         delta = ", ".join(f"{key} {_shown(value)}" for key, value in change.items())
         rows.append((f"since {since}", delta))
     rows += [("ends in", feed) for feed in flag.feeds]
     if flag.note:
         rows.append(("note", flag.note))
+    rows += _refused_rows(flag.field)
     rows.append(("source", flag.source))
     return Card(", ".join(flag.flags), "command-line flag", tuple(rows), (*flag.flags, flag.field))
 
@@ -82,6 +109,35 @@ def _framework_card(flag: FrameworkFlag) -> Card:
         rows.append(("note", flag.note))
     rows.append(("source", flag.source))
     return Card(", ".join(flag.flags), "command-line flag", tuple(rows), (*flag.flags, flag.field))
+
+
+def _engine_card(argument: EngineArg) -> Card:
+    newest = argument.at("HEAD")
+    rows = [("meaning", argument.effect), ("plan field", argument.field)]
+    rows.append(("vLLM", str(argument.versions)))
+    if argument.key:
+        rows.append(("written as", f"the key {argument.key} of its JSON"))
+    if newest.choices:
+        rows.append(("takes", ", ".join(newest.choices)))
+    rows.append(("default", _shown(argument.default)))
+    if argument.note:
+        rows.append(("note", argument.note))
+    rows += _refused_rows(argument.field)
+    rows.append(("source", argument.source))
+    return Card(argument.flag, "vLLM engine argument", tuple(rows), (argument.flag, argument.field))
+
+
+def _absent_card(absent: AbsentFlag) -> Card:
+    rows = [("status", "Megatron-LM has no such flag"), ("because", absent.reason)]
+    rows += [("use", absent.use or "nothing"), ("source", absent.source)]
+    return Card(", ".join(absent.flags), "flag that does not exist", tuple(rows), absent.flags)
+
+
+def _refused_rows(field: str) -> Iterator[tuple[str, str]]:
+    """Values that documents promise for a field and the plan refuses."""
+    for (name, value), note in value_notes().items():
+        if name == field:
+            yield f"not {value}", f"{note.why}; {' or '.join(text for text, _ in note.fix)}"
 
 
 def _value_rows(flag: MegatronFlag | FrameworkFlag) -> Iterator[tuple[str, str]]:

@@ -14,6 +14,7 @@ from precision_plan.facts.frameworks import framework_flags
 from precision_plan.facts.gpus import gpus
 from precision_plan.facts.megatron import megatron_flags
 from precision_plan.facts.megatron_shape import shape_flags
+from precision_plan.facts.vllm import engine_args
 from precision_plan.plan.environment import FIELD_VARIABLES
 from precision_plan.plan.precision_plan import PrecisionPlan
 
@@ -122,6 +123,8 @@ def _descriptions() -> Iterator[tuple[str, str]]:
         for field, argument in framework_flags(framework).items():
             read_by = "Read by " + ", ".join(argument.frameworks)
             yield field, _text(" ".join(argument.flags), read_by, argument.note)
+    for field, engine in engine_args().items():
+        yield field, _text(engine.flag, engine.effect)
     for flag in (*shape_flags(), *megatron_flags()):
         versions = None if flag.versions.is_open else f"Megatron {flag.versions}"
         yield flag.field, _text(" ".join(flag.flags), versions, flag.note)

@@ -283,3 +283,31 @@ class TestProcess:
             [sys.executable, "-c", code], capture_output=True, text=True, check=False
         )
         assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+def rules_named(subject: str, capsys: pytest.CaptureFixture[str]) -> str:
+    assert main(["explain", subject]) == 0
+    return " ".join(capsys.readouterr().out.partition("\n  rules ")[2].split())
+
+
+def test_explain_names_the_rules_that_speak_of_it(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "PP120 recipe-without-format" in rules_named("--fp8-format", capsys)
+    assert "PP431 fp8-kv-cache-leaves-state-alone" in rules_named("--kv-cache-dtype", capsys)
+    assert rules_named("--data-path", capsys) == ""
+
+
+@pytest.mark.parametrize(
+    ("subject", "shown"),
+    [
+        ("rollout.mamba_ssm_cache_dtype", "--mamba-ssm-cache-dtype  vLLM engine argument"),
+        ("--vllm-kv-cache-dtype", "--kv-cache-dtype  vLLM engine argument"),
+        ("--params-dtype", "status       Megatron-LM has no such flag"),
+        ("training.fp8_format", "not e5m2     "),
+        ("--hf-checkpoint", "read by      vime, slime, miles"),
+    ],
+)
+def test_explain_knows_every_table(
+    subject: str, shown: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["explain", subject]) == 0
+    assert shown in capsys.readouterr().out
