@@ -20,7 +20,7 @@ from precision_plan.compose.search_path import (
     SearchPath,
     conf_folder,
 )
-from precision_plan.plan.codes import compose_diagnostic
+from precision_plan.plan.codes import compose_diagnostic, is_broken_input
 from precision_plan.plan.diagnostic import Diagnostic, Fix
 from precision_plan.plan.origin import Origin
 
@@ -203,7 +203,7 @@ def _composition(
         draft.add_layer(layer)
     for override in of_keys:
         draft.apply(override)
-    resolve(draft)
+    resolve(draft, incomplete=any(map(is_broken_input, problems)))
     options = {name: draft.data.pop(name) for name in OPTIONS if name in draft.data}
     problems += draft.problems
     problems += _option_problems(options, draft)

@@ -122,6 +122,7 @@ class _Expander:
         self.asked: dict[str, tuple[str | tuple[str, ...] | None, Origin]] = {}
         self.deleted: dict[str, tuple[str | None, Origin]] = {}
         self.used: set[str] = set()
+        self.leaves: set[str] = set()
         for override in overrides:
             self._take(override)
 
@@ -169,6 +170,10 @@ class _Expander:
         self._note_overrides(node, entries, document)
         layer = Layer(document, node.final_package(), self._label(node))
         if not any(entry.kind == "self" or not entry.override for entry in entries):
+            if is_group and key in self.leaves:
+                self._twice(node, key)
+            elif is_group:
+                self.leaves.add(key)
             return [layer]
         return self._children(node, layer, entries, (*chain, path))
 
@@ -258,7 +263,7 @@ class _Expander:
     # -- single entries ---------------------------------------------------------------------
 
     def _settle(self, node: _Node, key: str) -> bool:
-        """Note the choice of a group; false if another entry has placed the group already.
+        """Note the choice of a group; false if another entry has made another choice already.
 
         The tree is walked last to first, so it is the entry placed before that is one too many.
         """
@@ -266,9 +271,13 @@ class _Expander:
             self.known[key] = node.choice
             self.placed[key] = node.entry
             return True
-        extra, choice = self.placed[key], self.known[key]
-        if choice is None and node.choice is None:
+        if self.known[key] == node.choice:
             return True
+        self._twice(node, key)
+        return False
+
+    def _twice(self, node: _Node, key: str) -> None:
+        extra, choice = self.placed[key], self.known[key]
         text = f"{key}={_shown(choice)}"
         by_hand = extra.origin.layer == "override"
         fix = text if by_hand else f"- override /{key}: {_shown(choice)}"
@@ -279,7 +288,6 @@ class _Expander:
             f"write '{fix}'" + ("" if by_hand else " at the end of the list"),
             because=(Because(f"{key}: {_shown(node.choice)}", origin=node.entry.origin),),
         )
-        return False
 
     def _load(self, node: _Node) -> Document | None:
         path = self.search_path.find(node.config_path)

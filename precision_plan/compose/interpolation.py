@@ -27,8 +27,15 @@ class _Unresolved(Exception):
         self.code = code
 
 
-def resolve(draft: Draft) -> None:
-    """Replace every interpolation in ``draft``; one without a value is reported and removed."""
+class _Unset(_Unresolved):
+    """The key that an interpolation names is in no layer."""
+
+
+def resolve(draft: Draft, *, incomplete: bool = False) -> None:
+    """Replace every interpolation in ``draft``; one without a value is reported and set to null.
+
+    ``incomplete`` says that layers are missing: then it is no news that keys are.
+    """
     found = list(_interpolations(draft.data, ()))
     if not found:
         return
@@ -38,6 +45,9 @@ def resolve(draft: Draft) -> None:
         try:
             values.append((path, resolver.value(path, ())))
         except _Unresolved as error:
+            values.append((path, None))
+            if incomplete and isinstance(error, _Unset):
+                continue
             key = ".".join(map(str, path))
             draft.problems.append(
                 compose_diagnostic(
@@ -48,7 +58,6 @@ def resolve(draft: Draft) -> None:
                     fix=(Fix(error.fix),),
                 )
             )
-            values.append((path, None))
     for path, value in values:
         _parent(draft.data, path)[path[-1]] = value
 
@@ -138,7 +147,7 @@ class _Resolver:
             elif not isinstance(node, dict) or part not in node:
                 near = closest(part, node) if isinstance(node, dict) else None
                 prefix = "".join(f"{each}." for each in target)
-                raise _Unresolved(
+                raise _Unset(
                     f"{match[0]} names {prefix}{part}, which no layer sets",
                     f"did you mean ${{{prefix}{near}}}?" if near else "set it, or write the value",
                 )

@@ -141,9 +141,9 @@ class Draft:
         path = ""
         for part in parts[:-1]:
             path = f"{path}.{part}" if path else part
-            if not isinstance(self._child(node, part), (dict, list)):
-                if not self._put(node, part, path, {}, origin):
-                    return
+            is_open = isinstance(self._child(node, part), (dict, list))
+            if not is_open and not self._put(node, part, path, {}, origin):
+                return
             node = self._child(node, part)
         here = override.key
         value = override.value
@@ -201,6 +201,10 @@ class Draft:
             )
         elif isinstance(parent, list):
             del parent[int(last)]
+            below = parent_key + "."
+            self.texts = {
+                key: text for key, text in self.texts.items() if not key.startswith(below)
+            }
         else:
             del parent[last]
             self._forget(override.key)

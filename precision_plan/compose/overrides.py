@@ -15,9 +15,13 @@ from typing import Any, Literal
 from precision_plan.plan.codes import compose_diagnostic
 from precision_plan.plan.diagnostic import Diagnostic, Fix
 from precision_plan.plan.origin import Origin
+from precision_plan.plan.secrets import is_secret
 
 TEXT_LIMIT = 1 << 16
 """Characters of one override."""
+
+HIDDEN = "***"
+"""What messages show in place of a secret."""
 
 Kind = Literal["change", "add", "force_add", "delete"]
 _KINDS: dict[str, Kind] = {"": "change", "+": "add", "++": "force_add", "~": "delete"}
@@ -39,8 +43,8 @@ class Override:
 
     @property
     def origin(self) -> Origin:
-        """The override's text in place of a file."""
-        return Origin(self.text, layer="override")
+        """The override's text in place of a file; the value of a secret is not shown."""
+        return Origin(shown_text(self.text), layer="override")
 
 
 _NAME = r"[A-Za-z_][A-Za-z0-9_-]*"
@@ -79,7 +83,7 @@ def parse_overrides(texts: Iterable[str]) -> tuple[tuple[Override, ...], list[Di
 
 class _Refused(Exception):
     def __init__(self, code: str, message: str, text: str, fix: str) -> None:
-        origin = Origin(text if len(text) <= 80 else f"{text[:77]}...", layer="override")
+        origin = Origin(_short(shown_text(text)), layer="override")
         self.diagnostic = compose_diagnostic(code, message, origin, fix=(Fix(fix),))
 
 
@@ -142,18 +146,26 @@ def _by_hydra(text: str) -> Override:
     try:
         parsed = OverridesParser.create().parse_override(text)
     except (HydraException, ValueError) as error:
-        reason = str(error).strip().partition("\n")[0]
-        raise _Refused("PP009", f"cannot read the override {_short(text)!r}: {reason}", text,
+        hidden = shown_text(text) != text
+        reason = "its value" if hidden else str(error).strip().partition("\n")[0]
+        raise _Refused("PP009", f"cannot read the override {_short(shown_text(text))!r}: {reason}", text,
                        "write key=value, +key=value or ~key; quote special characters: "
                        "key='\"a b\"'") from None  # fmt: skip
     except RecursionError:
         raise _Refused("PP012", "an override is nested too deeply", text,
                        "write it into a recipe") from None  # fmt: skip
     if parsed.is_sweep_override():
-        raise _Refused("PP009", f"{_short(text)!r} is a sweep over values", text,
+        raise _Refused("PP009", f"{_short(shown_text(text))!r} is a sweep over values", text,
                        "write a list as key=[a,b], or sweep with launch.py -m")  # fmt: skip
     return Override(kinds[parsed.type], parsed.key_or_group, parsed.value(), text, parsed.package)
 
 
 def _short(text: str) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def shown_text(text: str) -> str:
+    """The text of an override as messages show it: ``env.all.HF_TOKEN=***``."""
+    key, equals, value = text.partition("=")
+    name = key.rpartition(".")[2].partition("@")[0]
+    return f"{key}={HIDDEN}" if equals and value and is_secret(name) else text

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import ValidationError
 
 from precision_plan.compose.composition import Composition
+from precision_plan.compose.overrides import HIDDEN
 from precision_plan.compose.suggest import closest, listed
 from precision_plan.facts.value_notes import ValueNote, value_notes
 from precision_plan.plan.base import Section
@@ -17,6 +18,7 @@ from precision_plan.plan.codes import compose_diagnostic
 from precision_plan.plan.diagnostic import Diagnostic, Fix
 from precision_plan.plan.origin import UNKNOWN, Origin
 from precision_plan.plan.precision_plan import PrecisionPlan
+from precision_plan.plan.secrets import is_secret
 
 _TYPES = {
     "bool_type": "true or false",
@@ -91,7 +93,7 @@ def _refusal(
     origin = _origin(composition, field)
     kinds = {item["type"] for item in items}
     if kinds & {"extra_forbidden", "invalid_key"}:
-        return _unknown(path, field, origin)
+        return _unknown(path, field, value, origin)
     written = composition.texts.get(field)
     if "string_type" in kinds and written is not None:
         diagnostic = _wrong_type(field, items, value, origin)
@@ -107,7 +109,7 @@ def _refusal(
     elif len(path) == 1 and kinds & {"model_type", "model_attributes_type"}:
         diagnostic = compose_diagnostic(
             "PP005",
-            f"{field} is {_shown(value)}; a mapping of keys belongs here",
+            f"{field} is {_shown(value, field)}; a mapping of keys belongs here",
             origin,
             field=field,
             fix=(Fix(f"write 'key: value' lines below {field}:"),),
@@ -122,13 +124,13 @@ def _refusal(
 # -- unknown keys ---------------------------------------------------------------------------
 
 
-def _unknown(path: tuple[Any, ...], field: str, origin: Origin) -> Refusal:
+def _unknown(path: tuple[Any, ...], field: str, value: Any, origin: Origin) -> Refusal:
     near = _probable(path)
     what = "section" if len(path) == 1 else "key"
     holder = _model(path[:-1])
     fixes: tuple[Fix, ...]
     if near is not None:
-        fixes = (Fix(f"did you mean {near}?"),)
+        fixes = (Fix(f"did you mean {near}?", {field: None, near: value}),)
     elif holder is not None:
         fixes = (Fix(f"known here: {listed(_keys(holder))}"),)
     else:
@@ -198,10 +200,10 @@ def _keys(model: type[Section]) -> tuple[str, ...]:
 
 def _no_choice(field: str, value: Any, choices: tuple[str, ...], origin: Origin) -> Diagnostic:
     near = closest(str(value), choices)
-    fixes = (Fix(f"did you mean {near}?"),) if near else ()
+    fixes = (Fix(f"did you mean {near}?", {field: near}),) if near else ()
     return compose_diagnostic(
         "PP003",
-        f"{field} does not take {_shown(value)}; it takes {listed(choices, limit=24)}",
+        f"{field} does not take {_shown(value, field)}; it takes {listed(choices, limit=24)}",
         origin,
         field=field,
         fix=fixes,
@@ -209,15 +211,14 @@ def _no_choice(field: str, value: Any, choices: tuple[str, ...], origin: Origin)
 
 
 def _noted(note: ValueNote, field: str, origin: Origin) -> Diagnostic:
-    diagnostic = compose_diagnostic(
+    return compose_diagnostic(
         "PP003",
         f"{field} does not take {note.value}: {note.why}",
         origin,
         field=field,
-        fix=tuple(Fix(text) for text in note.fix),
+        fix=tuple(Fix(text, edits) for text, edits in note.fix),
         source=note.source,
     )
-    return diagnostic
 
 
 def _wrong_type(field: str, items: Sequence[Any], value: Any, origin: Origin) -> Diagnostic:
@@ -233,7 +234,7 @@ def _wrong_type(field: str, items: Sequence[Any], value: Any, origin: Origin) ->
         fixes = (Fix("write the number without quotes"),)
     return compose_diagnostic(
         "PP004",
-        f"{field} is {_shown(value)}; it takes {wanted}",
+        f"{field} is {_shown(value, field)}; it takes {wanted}",
         origin,
         field=field,
         fix=fixes,
@@ -247,10 +248,12 @@ def _out_of_bounds(field: str, item: Any, value: Any, origin: Origin) -> Diagnos
         wanted = f"it takes {words} {context.get(name)}"
     else:
         wanted = str(item["msg"]).lower()
-    return compose_diagnostic("PP003", f"{field} is {_shown(value)}; {wanted}", origin, field=field)
+    return compose_diagnostic(
+        "PP003", f"{field} is {_shown(value, field)}; {wanted}", origin, field=field
+    )
 
 
-def _shown(value: Any) -> str:
+def _shown(value: Any, field: str) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if value is None:
@@ -259,6 +262,8 @@ def _shown(value: Any) -> str:
         return "a mapping"
     if isinstance(value, list):
         return "a list"
+    if is_secret(field.rpartition(".")[2]):
+        return HIDDEN
     text = str(value)
     text = text if len(text) <= 60 else f"{text[:57]}..."
     return repr(text) if isinstance(value, str) else text
