@@ -28,8 +28,7 @@ def cards(subject: str, pages: Iterable[Page]) -> tuple[Card, ...]:
         return ()
     mentioned = _mention_of({name for card in found for name in card.names if name})
     rules = [f"{page.id} {page.slug}" for page in pages if mentioned.search(_prose(page))]
-    if rules:
-        found[-1] = found[-1].with_row("rules", ", ".join(rules))
+    found[-1] = found[-1].with_rows("rules", rules)
     return tuple(found)
 
 
@@ -53,7 +52,7 @@ def _mention_of(names: Collection[str]) -> re.Pattern[str]:
 
 
 def _prose(page: Page) -> str:
-    return "\n".join((page.summary, *page.sections.values()))
+    return f"{page.summary}\n{page.sections.get('Why', '')}"  # an example names many fields
 
 
 # Flags ----------------------------------------------------------------------------------------

@@ -41,9 +41,9 @@ class Card:
     rows: tuple[tuple[str, str], ...]
     names: tuple[str, ...] = ()
 
-    def with_row(self, label: str, text: str) -> Card:
-        """The card with one more row."""
-        return replace(self, rows=(*self.rows, (label, text)))
+    def with_rows(self, label: str, texts: Iterable[str]) -> Card:
+        """The card with one more row for each of ``texts``."""
+        return replace(self, rows=(*self.rows, *((label, text) for text in texts)))
 
 
 def paragraphs(text: str) -> Iterator[str]:
