@@ -202,9 +202,8 @@ class Draft:
         elif isinstance(parent, list):
             del parent[int(last)]
             below = parent_key + "."
-            self.texts = {
-                key: text for key, text in self.texts.items() if not key.startswith(below)
-            }
+            for key in [key for key in self.texts if key.startswith(below)]:
+                del self.texts[key]
         else:
             del parent[last]
             self._forget(override.key)

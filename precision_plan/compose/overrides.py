@@ -146,11 +146,14 @@ def _by_hydra(text: str) -> Override:
     try:
         parsed = OverridesParser.create().parse_override(text)
     except (HydraException, ValueError) as error:
-        hidden = shown_text(text) != text
-        reason = "its value" if hidden else str(error).strip().partition("\n")[0]
-        raise _Refused("PP009", f"cannot read the override {_short(shown_text(text))!r}: {reason}", text,
-                       "write key=value, +key=value or ~key; quote special characters: "
-                       "key='\"a b\"'") from None  # fmt: skip
+        shown = shown_text(text)
+        reason = str(error).strip().partition("\n")[0] if shown == text else "its value"
+        raise _Refused(
+            "PP009",
+            f"cannot read the override {_short(shown)!r}: {reason}",
+            text,
+            "write key=value, +key=value or ~key; quote special characters: key='\"a b\"'",
+        ) from None
     except RecursionError:
         raise _Refused("PP012", "an override is nested too deeply", text,
                        "write it into a recipe") from None  # fmt: skip

@@ -248,9 +248,8 @@ def _out_of_bounds(field: str, item: Any, value: Any, origin: Origin) -> Diagnos
         wanted = f"it takes {words} {context.get(name)}"
     else:
         wanted = str(item["msg"]).lower()
-    return compose_diagnostic(
-        "PP003", f"{field} is {_shown(value, field)}; {wanted}", origin, field=field
-    )
+    message = f"{field} is {_shown(value, field)}; {wanted}"
+    return compose_diagnostic("PP003", message, origin, field=field)
 
 
 def _shown(value: Any, field: str) -> str:

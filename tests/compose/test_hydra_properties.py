@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from precision_plan.compose.overrides import parse_overrides
 from precision_plan.plan.codes import is_broken_input
 
-GROUPS = ("model", "training", "rollout", "rollout/cache")
+SECTIONS = ("model", "training", "rollout")
+GROUPS = (*SECTIONS, "rollout/cache")
 CHOICES = ("a", "b", "c")
 KEYS = ("x", "y", "z")
 
@@ -87,15 +88,15 @@ def folders(draw: st.DrawFn) -> dict[str, str]:
         later = tuple(f"/{name}" for name in GROUPS[index + 1 :])
         for choice in CHOICES:
             files[f"{group}/{choice}.yaml"] = draw(documents(later))
-    primary = [{group: draw(st.sampled_from([*CHOICES, None]))} for group in GROUPS[:3]]
+    primary = [{group: draw(st.sampled_from([*CHOICES, None]))} for group in SECTIONS]
     primary.append("_self_")
     files["config.yaml"] = yaml.safe_dump({"defaults": primary, "dry_run": False})
     listed = [
         {f"override /{group}": draw(st.sampled_from(CHOICES))}
-        for group in draw(st.lists(st.sampled_from(GROUPS[:3]), unique=True))
+        for group in draw(st.lists(st.sampled_from(SECTIONS), unique=True))
     ]
     data: dict[str, Any] = {"defaults": listed} if listed else {}
-    for section in draw(st.lists(st.sampled_from(GROUPS[:3]), unique=True)):
+    for section in draw(st.lists(st.sampled_from(SECTIONS), unique=True)):
         data[section] = draw(content)
     files["recipes/r.yaml"] = "# @package _global_\n" + (yaml.safe_dump(data) if data else "{}\n")
     return files
@@ -114,7 +115,7 @@ overrides = st.lists(
             st.sampled_from(KEYS),
             st.sampled_from(["1", "true", "null", "[1,a]", "{x: 2}", "'q'", "", "1.50", "???"]),
         ),
-        st.builds("~{}.{}".format, st.sampled_from(GROUPS[:3]), st.sampled_from(KEYS)),
+        st.builds("~{}.{}".format, st.sampled_from(SECTIONS), st.sampled_from(KEYS)),
     ),
     max_size=3,
 )
