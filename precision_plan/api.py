@@ -85,8 +85,9 @@ def compile(
     )
 
 
-_OF_WHOLE_RECIPES = frozenset({"PP013", "PP014"})
-"""Findings that say nothing of a part: the title, and keys that other files were to set."""
+_NO_TITLE = "PP013"
+_OF_WHOLE_RECIPES = frozenset({_NO_TITLE, "PP014"})
+"""Findings that say nothing of a group file: its title, and keys that other files set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +112,7 @@ def _check(
     found = (*composition.diagnostics, *built.diagnostics)
     plan, rules, unchecked = built.plan, 0, {}
     if any(is_broken_input(diagnostic) for diagnostic in found):
-        found = tuple(each for each in found if each.id not in _OF_WHOLE_RECIPES)
+        found = tuple(each for each in found if each.id != _NO_TITLE)
     else:
         if target:
             plan = _with_target(plan, target)
