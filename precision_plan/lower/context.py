@@ -38,7 +38,7 @@ class Context:
         """Resolve ``plan``; a version text that is no version counts as not declared."""
         plan = _with_known_versions(plan)
         target = Target.of(plan)
-        resolved = effective(plan, target)
+        resolved = effective(_with_inference_dtype(plan), target)
         flags = (
             megadlm_command_line()
             if target.framework == "megadlm"
@@ -60,6 +60,14 @@ class Context:
     def trains(self) -> bool:
         """False where the plan only serves a model."""
         return self.target.framework != "vllm"
+
+    @property
+    def infers(self) -> bool:
+        """True where Megatron runs a model without an optimizer."""
+        fields = ("inference.quantization", "inference.dtype", "inference.export_quant_cfg")
+        return (
+            self.trains and not self.is_rl and any(self.get(field) is not None for field in fields)
+        )
 
     def argument(self, dest: str) -> Any:
         """An argument of Megatron after every silent override; ``None`` if it has none."""
@@ -86,3 +94,12 @@ def _with_known_versions(plan: PrecisionPlan) -> PrecisionPlan:
     if not changes:
         return plan
     return plan.model_copy(update={"software": plan.software.model_copy(update=changes)})
+
+
+def _with_inference_dtype(plan: PrecisionPlan) -> PrecisionPlan:
+    """Inference has no dtype of its own: it is said by the flag of the base format."""
+    dtype = plan.inference.dtype
+    rl = plan.software.framework in RL_FRAMEWORKS
+    if rl or dtype not in ("bf16", "fp16") or getattr(plan.training, dtype) is not None:
+        return plan
+    return plan.model_copy(update={"training": plan.training.model_copy(update={dtype: True})})

@@ -44,10 +44,13 @@ def megatron_items(context: Context) -> tuple[Item, ...]:
     """
     if not context.trains:
         return ()
-    silent = megadlm.silent_items if context.framework == "megadlm" else _silent
-    flagged = [*_from_plan(context), *_written_out(context), *silent(context)]
-    if not context.is_rl:
+    flagged = [*_from_plan(context), *_written_out(context)]
+    if context.infers:
         flagged += inference_items(context)
+    elif context.framework == "megadlm":
+        flagged += megadlm.silent_items(context)
+    else:
+        flagged += _silent(context)
     return _by_section(flagged)
 
 

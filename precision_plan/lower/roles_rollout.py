@@ -12,7 +12,7 @@ from precision_plan.facts.weight_sync import sync_quantizer
 from precision_plan.lower.checkpoint import checkpoint, group_size, weight_format
 from precision_plan.lower.context import Context
 from precision_plan.lower.roles_common import absent, row, unknown
-from precision_plan.lower.roles_training import base, infers
+from precision_plan.lower.roles_training import base
 from precision_plan.plan import Role
 
 _NAMES = ("rollout weights", "rollout activations", "KV cache", "recurrent state", "conv state")
@@ -53,7 +53,7 @@ def rollout_roles(context: Context) -> Iterator[Role]:
 
 def serves(context: Context) -> bool:
     """True if an engine generates: an RL framework, vLLM, or Megatron's own inference."""
-    return context.is_rl or not context.trains or infers(context)
+    return context.is_rl or not context.trains or context.infers
 
 
 def _weight_sync(context: Context) -> Role:
@@ -93,8 +93,8 @@ def _sized(context: Context, name: str, format: str, origin: str) -> Role:
 # Weights and activations ----------------------------------------------------------------------
 def rollout_format(context: Context) -> tuple[str, str] | None:
     """Weight format inside the engine and what decides it; ``None`` if that is not declared."""
-    if infers(context):
-        return context.get("inference.dtype") or base(context), "inference.dtype"
+    if context.infers:
+        return base(context), "inference.dtype"
     stored = weight_format(context)
     method = context.get("rollout.quantization")
     if stored in ("bf16", "fp16", "fp32", None) and method in _ONLINE and stored is not None:
@@ -121,8 +121,8 @@ def model_dtype(context: Context) -> tuple[str, str] | None:
         return declared, "rollout.dtype"
     if context.is_rl and context.argument("fp16"):
         return "fp16", "training.fp16 (the framework passes it on)"
-    if infers(context):
-        return context.get("inference.dtype") or base(context), "inference.dtype"
+    if context.infers:
+        return base(context), "inference.dtype"
     stored = weight_format(context)
     if stored in ("bf16", "fp16"):
         return stored, "the checkpoint's dtype"
@@ -171,7 +171,7 @@ def _kv_cache(context: Context) -> Role:
         return unknown(name, f"{context.framework} rolls out with SGLang")
     if declared not in (None, "auto"):
         return _declared_cache(name, declared)
-    if infers(context):
+    if context.infers:
         return _megatron_cache(context, name)
     scheme = context.get("checkpoint.quantization_config.kv_cache_quant_algo")
     if scheme in ("FP8", "NVFP4"):

@@ -39,18 +39,12 @@ def training_roles(context: Context) -> Iterator[Role]:
     """The trainer's rows; all of them ``none`` where nothing is trained."""
     if not context.trains:
         yield from (absent(name, "nothing is trained") for name in _NAMES)
-    elif infers(context):
+    elif context.infers:
         yield from (absent(name, "inference only") for name in _NAMES)
     else:
         yield from _optimizer_roles(context)
         yield from _compute_roles(context)
         yield from _storage_roles(context)
-
-
-def infers(context: Context) -> bool:
-    """True where the plan runs a model without an optimizer."""
-    fields = ("inference.quantization", "inference.dtype", "inference.export_quant_cfg")
-    return any(context.get(field) is not None for field in fields)
 
 
 def base(context: Context) -> str:

@@ -1,7 +1,8 @@
 """Plan -> keyword arguments of megatron-core's config dataclasses.
 
-The values are those that Megatron's own command line would hand over, after every silent
-override, so a class built from them equals the one that the job builds. Values are plain data:
+For every argument of precision and shape the value is the one that Megatron's own command line
+would hand over after every silent override; fusions and logging are left to the classes. Values
+are plain data:
 
 * a dtype is the name of a torch dtype: ``"bfloat16"``, ``"uint8"`` for FP8 optimizer states;
 * ``attention_backend`` is the name of an ``AttnBackend`` member;
@@ -61,12 +62,12 @@ def settings(context: Context) -> Mapping[str, Mapping[str, Any]]:
         "DistributedDataParallelConfig": {},
     }
     for field, flag in context.flags.items():
-        value = _value(context, field, flag, mla)
-        if value is None:
-            continue
+        value = _value(context, field, flag)
         for feed in flag.feeds:
             owner, _, name = feed.partition(".")
-            if owner in _OWNER and name not in _NO_VALUE:
+            if owner not in _OWNER or name in _NO_VALUE:
+                continue
+            if value is not None or owner == "MLATransformerConfig":
                 found[_OWNER[owner]][name] = value
     _derived(context, found)
     if not mla:
@@ -79,17 +80,20 @@ def settings(context: Context) -> Mapping[str, Mapping[str, Any]]:
     return MappingProxyType({key: MappingProxyType(found[key]) for key in order})
 
 
-def _value(context: Context, field: str, flag: MegatronFlag, mla: bool) -> Any:
-    """What Megatron hands over; a shape flag only where the plan sets it.
+def _value(context: Context, field: str, flag: MegatronFlag) -> Any:
+    """What Megatron hands over.
 
-    The latent-attention class has defaults of its own that differ from the command line's.
+    A model's shape is handed over only where the plan gives it, except for latent attention,
+    whose class has defaults of its own that differ from the command line's.
     """
-    latent = mla and any(feed.startswith("MLA") for feed in flag.feeds)
-    if field in shape_fields() and context.get(field) is None and not latent:
+    shape = field in shape_fields() and any(f.startswith("TransformerConfig") for f in flag.feeds)
+    if shape and context.get(field) is None:
         return None
     value = context.argument(flag.dest)
     if flag.dest in _DTYPE_FIELDS:
         return _TORCH_DTYPE.get(value) if isinstance(value, str) else None
+    if flag.type == "int" and isinstance(value, float) and value.is_integer():
+        return int(value)
     return list(value) if isinstance(value, tuple) else value
 
 
