@@ -156,6 +156,15 @@ def test_nvfp4_qat_is_for_trainers_only() -> None:
     assert roles["converter"]["NVTE_USE_FAST_MATH"] == "0"  # the converter rounds alike
 
 
+def test_a_typed_field_wins_over_the_trainers_variable() -> None:
+    lowering = _lower(
+        training={"nvfp4_disable_rht": True},
+        env={"train_actor": {"NVTE_NVFP4_DISABLE_RHT": "0", "OTHER": "1"}},
+    )
+    assert lowering.ray.train_env_vars == {"NVTE_NVFP4_DISABLE_RHT": "1", "OTHER": "1"}
+    assert lowering.ray.roles["train_actor"]["NVTE_NVFP4_DISABLE_RHT"] == "1"
+
+
 def test_plain_megatron_has_no_trainer_only_channel() -> None:
     lowering = _lower("megatron-lm", qat={"nvfp4_fake_qat": True}, env={"train_actor": {"A": "1"}})
     assert lowering.ray.train_env_vars == {}
