@@ -10,6 +10,7 @@ VERBS = {
     "rules": "list the rules, or write their pages",
     "explain": "the page of a rule, flag or environment variable",
     "schema": "JSON Schema of a recipe, for editors",
+    "catalog": "compare another upstream version with the facts (for maintainers)",
 }
 """Every verb with its one line of help; ``precision_plan.cli.VERB`` is its module."""
 

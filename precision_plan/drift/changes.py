@@ -7,13 +7,15 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 Kind = Literal["appeared", "vanished", "changed"]
-Subject = Literal["flag", "config field", "variable", "recipe", "recipe field", "parser rules"]
+Subject = Literal[
+    "flag", "config field", "variable", "recipe", "recipe field", "choices", "parser rules"
+]
 
 _PRECISION = re.compile(
     r"(?:^|[-_.])(?:"
     r"(?:mx|nv)?(?:fp|int)[48]|[bt]?f(?:p|loat)?(?:16|32)|e[2458]m\d|4over6|"
-    r"dtypes?|precision|precise|quant\w*|qat|amax|scales?|scaling|recipe|kitchen|autocast|"
-    r"master|main[-_](?:params?|grads?)|exp[-_]avg|rht|hadamard|stochastic|2d|emulate|"
+    r"dtypes?|precision|precise|quant\w*|qat|amax|scales?(?![-_]up)|scaling|recipe|kitchen|"
+    r"autocast|master[-_](?:weights?|params?)|main[-_](?:params?|grads?)|exp[-_]avg|rht|hadamard|stochastic|2d|emulate|"
     r"te|transformer[-_]engine|modelopt|cuda[-_]graphs?|deterministic|"
     r"accumulat\w*|gradient[-_]accumulation[-_]fusion|batch[-_]invariant"
     r")(?=$|[-_.])",
@@ -49,10 +51,18 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
+class Gap:
+    """Something that was not compared: what and why, and the names concerned."""
+
+    what: str
+    names: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """One package: the version found, the version of the facts it is held against, and changes.
 
-    ``compared`` counts what was looked at; ``not_compared`` says in words what was not.
+    ``compared`` counts what was looked at, ``gaps`` is what was not.
     """
 
     package: str
@@ -61,4 +71,4 @@ class Report:
     facts: str
     changes: tuple[Change, ...]
     compared: tuple[tuple[str, int], ...]
-    not_compared: tuple[str, ...]
+    gaps: tuple[Gap, ...]

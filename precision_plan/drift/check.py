@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from packaging.version import InvalidVersion, Version
 
-from precision_plan.drift.changes import Change, Report
-from precision_plan.drift.config_against import compare_configs, compare_generated, read_configs
+from precision_plan.drift.changes import Change, Gap, Report
+from precision_plan.drift.config_against import (
+    Configs,
+    compare_configs,
+    compare_generated,
+    read_configs,
+)
 from precision_plan.drift.dataclass_fields import FieldReader
 from precision_plan.drift.flags_against import compare_flags, conditional, known_flags
 from precision_plan.drift.group_factory import FACTORY, FACTORY_FILE, KNOWN_DIGEST, factory_digest
 from precision_plan.drift.modules import Found, Modules, Scope
-from precision_plan.drift.parser_functions import FlagReader, Unread
+from precision_plan.drift.parser_functions import FlagReader
 from precision_plan.drift.recipes import read_recipes
 from precision_plan.drift.recipes_against import compare_recipes
 from precision_plan.drift.source import (
@@ -28,13 +33,15 @@ from precision_plan.drift.source import (
 from precision_plan.drift.values import Values
 from precision_plan.drift.variables import Environment, read_environment
 from precision_plan.drift.variables_against import compare_variables
+from precision_plan.drift.vllm_against import compare_choices
 from precision_plan.facts.versions import UnknownVersion, version
 
 _PARSERS = (
     ("megatron/training/arguments.py", "add_megatron_arguments"),
     ("megatron/post_training/arguments.py", "add_modelopt_args"),
 )
-_WITHOUT = ("transformer_engine/jax/", "/setup.py")  # another framework; building from source
+# Another framework, copies of other packages, building from source.
+_WITHOUT = ("transformer_engine/jax/", "vllm/third_party/", "/setup.py")
 _GENERATES_SINCE = "0.16.0"
 
 
@@ -54,7 +61,7 @@ class _Check:
             raise SourceError(str(error), "for example --version 0.16.1") from error
         self.changes: list[Change] = []
         self.compared: list[tuple[str, int]] = []
-        self.not_compared: list[str] = []
+        self.gaps: list[Gap] = []
 
     def variables(self) -> Environment:
         """Compare the environment variables."""
@@ -67,18 +74,16 @@ class _Check:
             (result.others, "that these sources use and the facts do not cover"),
         ):
             if names:
-                self.not_compared.append(f"{len(names)} variables {what}: {', '.join(names)}")
+                self.gaps.append(Gap(f"variables {what}", tuple(names)))
         if found.unnamed:
-            self.not_compared.append(
-                f"{len(found.unnamed)} reads of variables whose names are built at run time: "
-                + ", ".join(found.unnamed)
-            )
+            what = "reads of variables whose names are built at run time"
+            self.gaps.append(Gap(what, tuple(found.unnamed)))
         return found
 
     def report(self) -> Report:
         """Everything found so far."""
         for path, why in sorted(self.modules.unreadable.items()):
-            self.not_compared.append(f"{path}: not parsed ({why})")
+            self.gaps.append(Gap(f"{path}: not parsed ({why})"))
         return Report(
             self.package.name,
             self.tree.label,
@@ -86,7 +91,7 @@ class _Check:
             self.facts,
             tuple(self.changes),
             tuple(self.compared),
-            tuple(self.not_compared),
+            tuple(self.gaps),
         )
 
 
@@ -103,25 +108,19 @@ def check_megatron(where: str, facts_version: str | None = None) -> Report:
     check = _Check(MEGATRON, where, facts_version)
     fields = FieldReader(check.modules, check.values)
     configs = read_configs(check.modules, fields, check.facts)
-    check.changes += compare_configs(configs, check.facts)
-    check.compared.append(("config fields", sum(map(len, configs.values()))))
+    dests: set[str] = set()
     if _PARSERS[0][0] in check.tree:
-        _flags(check, fields)
-    elif version(check.facts) >= version(_GENERATES_SINCE):
-        generated = dict(compare_generated(configs, check.values, check.facts))
-        check.changes += [change for changes in generated.values() for change in changes]
-        check.compared.append(("flags", len(generated)))
-        check.not_compared.append(
-            f"{len(known_flags(check.facts)) - len(generated)} flags that are not generated from "
-            f"TransformerConfig: these sources have no {_PARSERS[0][0]}"
-        )
+        dests = _flags(check, fields)
     else:
-        check.not_compared.append(f"flags: these sources have no {_PARSERS[0][0]}")
+        _generated_flags(check, configs)
+    check.changes += compare_configs(configs, check.facts, dests)
+    check.compared.append(("config fields", sum(map(len, configs.values()))))
     check.variables()
     return check.report()
 
 
-def _flags(check: _Check, fields: FieldReader) -> None:
+def _flags(check: _Check, fields: FieldReader) -> set[str]:
+    """Compare the parsers' flags; returns the names that they have in the parsed namespace."""
     reader = FlagReader(check.modules, check.values, fields)
     for path, function in _PARSERS:
         module = check.modules.at(path)
@@ -129,19 +128,28 @@ def _flags(check: _Check, fields: FieldReader) -> None:
         if isinstance(found, Found):
             reader.read(found)
         else:
-            check.not_compared.append(f"flags of {path}: no function {function} in it")
-    changes = list(compare_flags(reader.flags, check.facts))
-    optional, certain = conditional(changes)
+            check.gaps.append(Gap(f"flags of {path}: there is no function {function} to read"))
+    optional, certain = conditional(compare_flags(reader.flags, check.facts))
     check.changes += certain
-    check.compared.append(("flags", len(reader.flags)))
-    check.not_compared += optional
-    check.not_compared += _unread(reader.unread)
     check.changes += _factory(check.modules)
+    check.compared.append(("flags", len(reader.flags)))
+    check.gaps += optional
+    if reader.unread:
+        what = "arguments whose names or options are built at run time"
+        check.gaps.append(Gap(what, tuple(item.source for item in reader.unread)))
+    return {flag.dest for flag in reader.flags}
 
 
-def _unread(unread: list[Unread]) -> Iterator[str]:
-    for item in unread:
-        yield f"{item.source}: an argument whose names or options are built at run time"
+def _generated_flags(check: _Check, configs: Configs) -> None:
+    """Compare the flags that a tree without the parser tells of: those made from its classes."""
+    known = known_flags(check.facts)
+    generated: dict[str, list[Change]] = {}
+    if version(check.facts) >= version(_GENERATES_SINCE):
+        generated = dict(compare_generated(configs, check.values, check.facts))
+        check.changes += [change for changes in generated.values() for change in changes]
+        check.compared.append(("flags", len(generated)))
+    missing = tuple(flag.flags[0] for flag in known if flag.flags[0] not in generated)
+    check.gaps.append(Gap(f"flags: these sources have no {_PARSERS[0][0]}", missing))
 
 
 def _factory(modules: Modules) -> Iterator[Change]:
@@ -178,19 +186,32 @@ def check_transformer_engine(where: str, facts_version: str | None = None) -> Re
     check.compared.append(("recipe fields", sum(len(recipe.fields) for recipe in recipes)))
     found = check.variables()
     if not found.has_native:
-        check.not_compared.append("variables of the C++ sources: these sources have none")
+        check.gaps.append(Gap("variables of C++ code: these sources have none"))
     return check.report()
 
 
 def check_vllm(where: str, facts_version: str | None = None) -> Report:
-    """Compare the variables of vLLM.
+    """Compare lists of choices and variables of vLLM.
 
     Raises:
         SourceError: if the sources cannot be read or do not tell their version.
     """
     check = _Check(VLLM, where, facts_version)
+    changes, lists, absent = compare_choices(check.modules, check.values, check.facts)
+    check.changes += changes
+    check.compared.append(("lists of choices", lists))
+    if absent:
+        check.gaps.append(Gap("lists of choices that these sources do not declare", tuple(absent)))
     check.variables()
     return check.report()
+
+
+CHECKS: Mapping[str, Callable[[str, str | None], Report]] = {
+    MEGATRON.name: check_megatron,
+    TRANSFORMER_ENGINE.name: check_transformer_engine,
+    VLLM.name: check_vllm,
+}
+"""The comparison of each package, by its name in the facts."""
 
 
 def _found_version(

@@ -7,7 +7,7 @@ Megatron generates from a dataclass are then compared as the parser would make t
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from precision_plan.drift.changes import Change, about_precision
 from precision_plan.drift.dataclass_fields import DataclassField, FieldReader
@@ -38,8 +38,14 @@ def read_configs(modules: Modules, fields: FieldReader, megatron_core: str) -> C
     return configs
 
 
-def compare_configs(configs: Configs, megatron_core: str) -> Iterator[Change]:
-    """Fields that flags end in and that are gone; precision fields that nothing names."""
+def compare_configs(
+    configs: Configs, megatron_core: str, dests: Iterable[str] = ()
+) -> Iterator[Change]:
+    """Fields that flags end in and that are gone; precision fields that nothing names.
+
+    Args:
+        dests: names in the parsed namespace of the sources' own flags, which name their fields.
+    """
     for flag in known_flags(megatron_core):
         for feed in filter(None, map(_FEED.fullmatch, flag.feeds)):
             if feed[2] not in configs[feed[1]]:
@@ -61,7 +67,9 @@ def compare_configs(configs: Configs, megatron_core: str) -> Iterator[Change]:
             yield Change(
                 "vanished", "config field", f"{config}.{name}", True, fact_source=field.source
             )
-    yield from _appeared(configs, megatron_core, set(without_flag))
+    named = {match[2] for match in _feeds(megatron_core)} | set(dests)
+    named |= {flag.dest for flag in known_flags(megatron_core)}
+    yield from _appeared(configs, named, set(without_flag))
 
 
 def compare_generated(
@@ -83,13 +91,11 @@ def compare_generated(
 
 
 def _appeared(
-    configs: Configs, megatron_core: str, without_flag: set[tuple[str, str]]
+    configs: Configs, named: set[str], without_flag: set[tuple[str, str]]
 ) -> Iterator[Change]:
-    known = {match[2] for match in _feeds(megatron_core)}
-    known |= {flag.dest for flag in known_flags(megatron_core)}
     for config, fields in configs.items():
         for name, field in fields.items():
-            if field.owner != config or name in known or (config, name) in without_flag:
+            if field.owner != config or name in named or (config, name) in without_flag:
                 continue
             if about_precision(name):
                 yield Change(

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from precision_plan.drift.argparse_rules import ENUM_NAME, Flag
-from precision_plan.drift.changes import Change, about_precision
+from precision_plan.drift.changes import Change, Gap, about_precision
 from precision_plan.drift.values import Computed
 from precision_plan.facts.megatron import MegatronFlag, megatron_flags
 from precision_plan.facts.megatron_parser import other_flags
@@ -92,24 +92,28 @@ def changed(known: MegatronFlag, flag: Flag) -> Iterator[Change]:
             )
 
 
-def conditional(changes: Iterable[Change]) -> tuple[list[str], list[Change]]:
+def conditional(changes: Iterable[Change]) -> tuple[list[Gap], list[Change]]:
     """Set apart the flags that exist under a condition and that the facts have for other versions.
 
     Whether such a flag is there depends on what else is installed; the facts speak of a plain
     installation.
 
     Returns:
-        A sentence for each of them, and the other changes.
+        The flags by condition, and the other changes.
     """
-    sentences: list[str] = []
+    by_condition: dict[str, list[str]] = {}
     others: list[Change] = []
     for change in changes:
         condition = change.sources.get("condition") if change.kind == "appeared" else None
         if condition is None or change.note is None:
             others.append(change)
         else:
-            sentences.append(f"{change.name} exists only if {condition}; {change.note}")
-    return sentences, others
+            by_condition.setdefault(condition, []).append(f"{change.name} ({change.note})")
+    gaps = [
+        Gap(f"flags that exist only if {condition}", tuple(names))
+        for condition, names in by_condition.items()
+    ]
+    return gaps, others
 
 
 def describe(flag: Flag) -> dict[str, Any]:

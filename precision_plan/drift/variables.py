@@ -165,8 +165,11 @@ def _listed(items: Any) -> list[Any]:
     return list(items) if isinstance(items, Iterable) and not isinstance(items, str) else []
 
 
-def _named(function: ast.expr) -> bool:
-    return isinstance(function, ast.Name | ast.Attribute)
+def _named(function: ast.expr, *names: str) -> bool:
+    """Whether a called expression is a name, or ends in an attribute, that is one of ``names``."""
+    if isinstance(function, ast.Name):
+        return function.id in names
+    return isinstance(function, ast.Attribute) and function.attr in names
 
 
 def _tables(call: ast.Call) -> list[ast.Dict]:
@@ -195,7 +198,9 @@ class _ModuleReader(_ScopedVisitor):
 
     def visit_Call(self, node: ast.Call) -> None:
         key = read_key(node, self.scope)
-        if key is not None:
+        if key is not None and _named(node.func, "setdefault"):
+            self._write(node, key)
+        elif key is not None:
             default = node.args[1] if len(node.args) > 1 else None
             default = next((k.value for k in node.keywords if k.arg == "default"), default)
             self._read(node, key, default)
@@ -262,8 +267,8 @@ class _CallReader(_ScopedVisitor):
         self.called = {name for _, name in wrappers}
 
     def visit_Call(self, node: ast.Call) -> None:
-        name = ast.unparse(node.func).rpartition(".")[2] if _named(node.func) else ""
-        if name in self.called:
+        if _named(node.func, *self.called):
+            name = ast.unparse(node.func).rpartition(".")[2]
             target = self.modules.find_expression(node.func, self.scope)
             path = target.scope.module.path if isinstance(target, Found) else self.module.path
             position = self.wrappers.get((path, name), len(node.args))
@@ -301,6 +306,5 @@ def _native_literal(text: str) -> str:
 
 def _text(value: Any) -> str:
     """A default as the text that a variable would hold."""
-    if isinstance(value, bool):
-        return str(int(value))
-    return str(value)
+    text = str(int(value)) if isinstance(value, bool) else str(value)
+    return {"True": "1", "False": "0"}.get(text, text)

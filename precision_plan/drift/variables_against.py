@@ -69,7 +69,8 @@ def compare_variables(
         else:
             result.untold.append(known.name)
     for change in _appeared(found, package, package_version):
-        if change.precise or change.note:
+        told = found.variables[change.name].reads or change.name.startswith(_OURS)
+        if (change.precise and told) or change.note:  # what is only set concerns another program
             result.changes.append(change)
         else:
             result.others.append(change.name)
