@@ -48,6 +48,8 @@ def megatron_row(row: Mapping[str, Any]) -> tuple[PrecisionPlan, Parsed]:
     for field, value in parsed.values.items():
         section, _, name = field.partition(".")
         sections.setdefault(section, {})[name] = value
+    if parsed.others:
+        sections["launch"] = {"extra_args": parsed.others}
     if row.get("env") is not None:
         sections["env"] = {"train_actor": dict(row["env"])}
     return plan_of(sections), parsed

@@ -129,6 +129,17 @@ class Context:
         """``--fp4-param-gather`` after overrides (its dest was renamed in 0.17.1)."""
         return bool(self.args.fp4_param_gather or self.args.fp4_param)
 
+    def extra(self, dest: str) -> Any:
+        """Value of a Megatron flag that is no plan field but stands in ``launch.extra_args``."""
+        return self._extra.get(dest)
+
+    @cached_property
+    def _extra(self) -> Mapping[str, Any]:
+        given = self.plan.launch.extra_args
+        if not given:
+            return {}
+        return {name.lstrip("-").replace("-", "_"): value for name, value in given.items()}
+
     def env(self, variable: str) -> str | None:
         """Value of an environment variable of the train actor; ``None`` if the plan has none."""
         found = self.train_env.get(variable)
@@ -144,6 +155,8 @@ class Context:
     def shown(self, name: str) -> str:
         """``section.name = value`` as it stands in the plan or by Megatron's default."""
         value = self.plan.get(name)
+        if isinstance(value, Mapping):
+            return name
         if value is not None:
             return f"{name} = {shown(value)}"
         flag = flags_by_field().get(name)

@@ -128,7 +128,7 @@ def _variable(ctx: Context, name: str, found: tuple[str, str], wanted: str) -> F
     "batch-invariant-mode-limits",
     "error",
     stage="transformer_config",
-    source=(transformer_config(2000), transformer_config("3060-3110", "HEAD")),
+    source=(transformer_config(2000), transformer_config("3200-3235", "HEAD")),
     versions=core("0.16.0"),
 )
 def batch_invariant_mode(ctx: Context) -> Iterator[Finding]:
@@ -136,9 +136,10 @@ def batch_invariant_mode(ctx: Context) -> Iterator[Finding]:
 
     Why:
         Results that do not depend on the batch need kernels with a fixed reduction order.
-        TransformerConfig asserts ``--attention-backend flash``; from 0.19 on also no context
-        parallelism and no attention dropout; at the head of development also bf16 parameters,
-        and for MoE models no FP8 or FP4 and the alltoall dispatcher.
+        TransformerConfig asserts ``--attention-backend flash``; from 0.19 on also
+        ``--flash-attention-version`` 3 or 4, no context parallelism and no attention dropout; at
+        the head of development also bf16 parameters, and for MoE models no FP8 or FP4 and the
+        alltoall dispatcher.
 
     Bad:
         software: {megatron_core: 0.16.1}
@@ -160,6 +161,12 @@ def batch_invariant_mode(ctx: Context) -> Iterator[Finding]:
     context = plan.parallel.context_parallel_size or 1
     demands: tuple[tuple[bool, str, str, object], ...] = (
         (args.attention_backend == "flash", "", "training.attention_backend", "flash"),
+        (
+            not recent or str(ctx.extra("flash_attention_version")) in {"3", "4"},
+            "",
+            "launch.extra_args.flash-attention-version",
+            3,
+        ),
         (not recent or context == 1, "", "parallel.context_parallel_size", 1),
         (not recent or dropout == 0, "", "model.attention_dropout", 0.0),
         (not head or (args.bf16 and not args.fp16), "", "training.bf16", True),
@@ -181,7 +188,7 @@ def batch_invariant_mode(ctx: Context) -> Iterator[Finding]:
         yield ctx.found(
             f"training.batch_invariant_mode = true {where}{verb} {what}",
             "training.batch_invariant_mode",
-            field,
+            field if not field.startswith("launch.") else "launch.extra_args",
             fix=(fix, set_to(("training.batch_invariant_mode", None))),
         )
 
@@ -193,7 +200,7 @@ def batch_invariant_mode(ctx: Context) -> Iterator[Finding]:
     stage="transformer_config",
     source=(
         transformer_config(1981),
-        transformer_config("1190-1235", "core_v0.17.1"),
+        transformer_config("1183-1225", "core_v0.17.1"),
         arguments(950, "core_v0.17.1"),
     ),
     versions=core("0.16.0"),
@@ -224,6 +231,11 @@ def inference_optimized(ctx: Context) -> Iterator[Finding]:
         (model.normalization == "RMSNorm", "model.normalization", "RMSNorm"),
         (model.add_bias_linear is False, "model.add_bias_linear", False),
         (not model.add_qkv_bias, "model.add_qkv_bias", False),
+        (
+            not (ctx.extra("layernorm_zero_centered_gamma") or ctx.extra("apply_layernorm_1p")),
+            "launch.extra_args.apply-layernorm-1p",
+            None,
+        ),
     ]
     if model.num_experts and ctx.core_since("0.17.0"):
         demands += [
@@ -244,13 +256,14 @@ def inference_optimized(ctx: Context) -> Iterator[Finding]:
                 1,
             ),
         ]
+        demands += _gated(ctx)
     for met, field, wanted in demands:
         if not met:
             fix = set_to((field, wanted))
             yield ctx.found(
                 f"training.transformer_impl = inference_optimized needs {fix.text}",
                 "training.transformer_impl",
-                field,
+                field if not field.startswith("launch.") else "launch.extra_args",
                 fix=(fix, set_to(("training.transformer_impl", "transformer_engine"))),
             )
     old = ctx.at_least("flashinfer", "0.6.4") is False
@@ -263,6 +276,23 @@ def inference_optimized(ctx: Context) -> Iterator[Finding]:
             fix=(set_to(("software.flashinfer", "0.6.4"), also=" or later"),),
             stage="validate",
         )
+
+
+def _gated(ctx: Context) -> list[tuple[bool, str, object]]:
+    """SwiGLU experts: not in graphs (0.17), not at all (0.18, 0.19), by backend (later)."""
+    args = ctx.args
+    backend = args.inference_grouped_gemm_backend
+    swiglu = bool(ctx.plan.model.swiglu)
+    if not ctx.core_since("0.18.0"):
+        local = args.cuda_graph_impl == "local"
+        return [
+            (not (swiglu and local), "training.cuda_graph_impl", None),
+            (not (local and backend == "te"), "inference.inference_grouped_gemm_backend", "torch"),
+        ]
+    if not ctx.core_since("HEAD"):
+        return [(not swiglu, "model.swiglu", None)]
+    suits = backend in {"torch", "vllm"} or not swiglu
+    return [(suits, "inference.inference_grouped_gemm_backend", "torch")]
 
 
 RULES: tuple[Rule, ...] = (

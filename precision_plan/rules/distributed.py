@@ -164,6 +164,9 @@ def optimizer_step_overlap(ctx: Context) -> Iterator[Finding]:
     interleaved = (
         parallel.num_layers_per_virtual_pipeline_stage is not None
         or (parallel.virtual_pipeline_model_parallel_size or 1) > 1
+        or ctx.extra("num_virtual_stages_per_pipeline_rank") is not None
+        or ctx.extra("pipeline_model_parallel_layout") is not None
+        or "|" in str(ctx.extra("hybrid_layer_pattern"))
     )
     field = "parallel.overlap_param_gather_with_optimizer_step"
     demands = (
@@ -262,7 +265,7 @@ def device_connections(ctx: Context) -> Found:
     "tensor-overlap-needs-sequence-parallelism",
     "error",
     stage="validate",
-    source=(arguments(913),),
+    source=(arguments(915),),
 )
 def tensor_overlap(ctx: Context) -> Found:
     """Overlapping tensor-parallel communication needs sequence parallelism.

@@ -13,7 +13,7 @@ from precision_plan.rules.sources import arguments, core, megatron
     "muon-limits",
     "error",
     stage="validate",
-    source=(arguments("1178-1187"), arguments("1481-1493", "core_v0.17.1")),
+    source=(arguments("1178-1187"), arguments("1484-1494", "core_v0.17.1")),
     versions=core("0.16.0", "0.17"),
 )
 def muon_limits(ctx: Context) -> Iterator[Finding]:
@@ -68,7 +68,7 @@ def muon_limits(ctx: Context) -> Iterator[Finding]:
     "emerging-optimizer-limits",
     "error",
     stage="validate",
-    source=(arguments("1581-1600", "core_v0.18.2"), arguments("1710-1735", "HEAD")),
+    source=(arguments("1572-1574", "core_v0.18.2"), arguments("1739-1741", "HEAD")),
     versions=core("0.18.0"),
 )
 def emerging_optimizer_limits(ctx: Context) -> Iterator[Finding]:

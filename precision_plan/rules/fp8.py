@@ -144,7 +144,7 @@ def delayed_with_bf16_layers(ctx: Context) -> Found:
     "bf16-layer-count-out-of-range",
     "error",
     stage="transformer_config",
-    source=(transformer_config("995-1018"),),
+    source=(transformer_config("994-1018"),),
 )
 def bf16_layer_count(ctx: Context) -> Iterator[Finding]:
     """A pipeline stage has fewer layers than are to stay in BF16.
@@ -192,7 +192,7 @@ def bf16_layer_count(ctx: Context) -> Iterator[Finding]:
     "bf16-layers-cover-the-model",
     "warning",
     stage="build",
-    source=(megatron("core/fp8_utils.py:507"), megatron("core/fp4_utils.py:122")),
+    source=(megatron("core/fp8_utils.py:513"), megatron("core/fp4_utils.py:122")),
 )
 def bf16_layers_cover_the_model(ctx: Context) -> Found:
     """So many layers stay in BF16 that none is left to quantize.
@@ -272,7 +272,7 @@ def custom_recipe_factory(ctx: Context) -> Found:
     "fp8-output-layer-needs-mxfp8",
     "error",
     stage="transformer_config",
-    source=(transformer_config("1298-1306", "core_v0.18.2"),),
+    source=(transformer_config("1301-1306", "core_v0.18.2"),),
     versions=core("0.18.0"),
 )
 def fp8_output_layer(ctx: Context) -> Found:

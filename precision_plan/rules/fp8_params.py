@@ -135,7 +135,7 @@ def mxfp8_parameters(ctx: Context) -> Found:
     source=(
         megatron("core/distributed/param_and_grad_buffer.py:821"),
         "NVIDIA/TransformerEngine@v2.9:transformer_engine/pytorch/tensor/utils.py:44",
-        arguments("1578-1587", "HEAD"),
+        arguments("1580-1587", "HEAD"),
     ),
     versions=core("0.13.0"),
 )

@@ -104,7 +104,7 @@ def fsdp_checkpoint_format(ctx: Context) -> Found:
     "custom-fsdp-limits",
     "error",
     stage="validate",
-    source=(arguments("645-655", "core_v0.13.0"),),
+    source=(arguments("646-654", "core_v0.13.0"),),
     versions=core(None, "0.13"),
 )
 def custom_fsdp_limits(ctx: Context) -> Iterator[Finding]:
@@ -194,7 +194,7 @@ def fsdp_fused_accumulation(ctx: Context) -> Found:
     "megatron-fsdp-2-with-distributed-optimizer",
     "error",
     stage="validate",
-    source=(arguments("1120-1135", "HEAD"),),
+    source=(arguments("1124-1135", "HEAD"),),
     versions=core("HEAD"),
 )
 def fsdp_two_distributed_optimizer(ctx: Context) -> Found:

@@ -29,7 +29,7 @@ def _graphs(ctx: Context) -> tuple[str, str] | None:
     "cuda-graph-switches-disagree",
     "error",
     stage="validate",
-    source=(arguments("427-433"), arguments("1076-1080", "core_v0.14.0")),
+    source=(arguments("434-440"), arguments("1101-1104", "core_v0.14.0")),
     versions=core("0.14.0"),
 )
 def cuda_graph_switches(ctx: Context) -> Found:
@@ -74,7 +74,7 @@ def cuda_graph_switches(ctx: Context) -> Found:
     "full-iteration-graph-with-nan-check",
     "error",
     stage="validate",
-    source=(arguments(727), arguments(1243, "HEAD")),
+    source=(arguments(727), arguments(1235, "HEAD")),
     versions=core("0.14.0"),
 )
 def full_iteration_nan_check(ctx: Context) -> Found:
@@ -82,7 +82,8 @@ def full_iteration_nan_check(ctx: Context) -> Found:
 
     Why:
         ``--check-for-nan-in-loss-and-grad`` reads values back on the host, which a captured graph
-        cannot do. It is on by default and must be switched off by name.
+        cannot do. It is on by default and must be switched off by name. With dynamic inference
+        batching Megatron 0.15 and 0.16 exclude FP8 instead.
 
     Bad:
         software: {megatron_core: 0.18.2}
@@ -93,18 +94,20 @@ def full_iteration_nan_check(ctx: Context) -> Found:
         training: {bf16: true, cuda_graph_impl: full_iteration,
                    check_for_nan_in_loss_and_grad: false}
     """
-    args = ctx.args
-    if not args.check_for_nan_in_loss_and_grad:
-        return None
     graphs = _graphs(ctx)
-    if graphs is None:
+    if graphs is None or not _full_iteration(ctx, graphs[0]):
         return None
-    scope = ctx.plan.training.cuda_graph_scope or ()
-    if ctx.core_since("0.18.0"):
-        whole = args.cuda_graph_impl == "full_iteration"
-    else:
-        whole = "full_iteration" in scope and graphs[0] == "local"
-    if not whole:
+    args = ctx.args
+    if ctx.extra("inference_dynamic_batching") and _dynamic_inference_excludes_fp8(ctx):
+        if not args.fp8:
+            return None
+        return ctx.found(
+            "a CUDA graph of the full iteration excludes FP8 in dynamic inference",
+            graphs[1],
+            "training.fp8_format",
+            fix=(set_to(("training.fp8_format", None)), set_to((graphs[1], None))),
+        )
+    if not args.check_for_nan_in_loss_and_grad:
         return None
     return ctx.found(
         "a CUDA graph of the full iteration needs training.check_for_nan_in_loss_and_grad = false",
@@ -114,20 +117,33 @@ def full_iteration_nan_check(ctx: Context) -> Found:
     )
 
 
+def _full_iteration(ctx: Context, implementation: str) -> bool:
+    """True if the graph holds a whole iteration, in the spelling of the version at hand."""
+    training = ctx.plan.training
+    scopes = (*(training.cuda_graph_scope or ()), *(training.cuda_graph_modules or ()))
+    if "full_iteration" in scopes:
+        return ctx.core_since("0.18.0") or implementation == "local"
+    return implementation == "full_iteration"
+
+
+def _dynamic_inference_excludes_fp8(ctx: Context) -> bool:
+    return ctx.core_since("0.15.0") and not ctx.core_since("0.17.0")
+
+
 @rule(
     "PP369",
     "inference-graph-in-fp8",
     "error",
     stage="validate",
-    source=(arguments(730), arguments("1180-1190", "core_v0.18.2")),
-    versions=core("0.18.0"),
+    source=(arguments("1010-1016", "core_v0.17.1"), arguments("1190-1196", "core_v0.18.2")),
+    versions=core("0.17.0"),
 )
 def inference_graph_fp8(ctx: Context) -> Found:
     """One graph for a whole block of inference takes FP8 in one form only.
 
     Why:
-        ``--inference-cuda-graph-scope block`` with FP8 needs the inference-optimized layers and
-        the mxfp8 recipe; everything else would quantize with host synchronization.
+        ``--inference-cuda-graph-scope block`` (in 0.17 the scope ``full_iteration_inference``)
+        with FP8 needs the inference-optimized layers and the mxfp8 recipe.
 
     Bad:
         software: {megatron_core: 0.18.2}
@@ -140,17 +156,26 @@ def inference_graph_fp8(ctx: Context) -> Found:
         inference: {inference_cuda_graph_scope: block}
     """
     args = ctx.args
-    if args.inference_cuda_graph_scope != "block" or not args.fp8:
+    if not args.fp8:
         return None
+    training = ctx.plan.training
+    scopes = (*(training.cuda_graph_scope or ()), *(training.cuda_graph_modules or ()))
+    field = "inference.inference_cuda_graph_scope"
+    if args.inference_cuda_graph_scope != "block":
+        if "full_iteration_inference" not in scopes or args.cuda_graph_impl != "local":
+            return None
+        field = "training.cuda_graph_scope"
+        if training.cuda_graph_scope is None:
+            field = "training.cuda_graph_modules"
     if args.transformer_impl == "inference_optimized" and args.fp8_recipe == "mxfp8":
         return None
     return ctx.found(
-        "inference.inference_cuda_graph_scope = block in FP8 needs the inference-optimized layers "
+        "one CUDA graph for a whole block of FP8 inference needs the inference-optimized layers "
         "and the mxfp8 recipe",
-        "inference.inference_cuda_graph_scope",
+        field,
         "training.transformer_impl",
         "training.fp8_recipe",
-        fix=(set_to(("inference.inference_cuda_graph_scope", "layer")),),
+        fix=(set_to((field, "layer" if field.startswith("inference") else None)),),
     )
 
 
@@ -159,7 +184,7 @@ def inference_graph_fp8(ctx: Context) -> Found:
     "cuda-graph-with-expandable-segments",
     "error",
     stage="validate",
-    source=(arguments(1248), arguments("1170-1180", "core_v0.15.3")),
+    source=(arguments(1248), arguments(1198, "core_v0.15.3")),
     versions=core("0.14.0"),
 )
 def cuda_graph_segments(ctx: Context) -> Found:
@@ -209,8 +234,8 @@ def cuda_graph_segments(ctx: Context) -> Found:
     "error",
     stage="validate",
     source=(
-        arguments("1175-1180", "core_v0.15.3"),
-        transformer_config("1768-1775"),
+        arguments(1203, "core_v0.15.3"),
+        transformer_config(1784),
     ),
     versions=core("0.14.0"),
 )
@@ -259,7 +284,7 @@ def cuda_graph_recompute(ctx: Context) -> Found:
     "external-graph-needs-rng-tracker",
     "error",
     stage="validate",
-    source=(arguments("1098-1101", "core_v0.13.0"),),
+    source=(arguments(1083, "core_v0.13.0"),),
     versions=core("0.13.0", "0.13"),
 )
 def external_graph_rng(ctx: Context) -> Found:

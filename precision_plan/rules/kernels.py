@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from precision_plan.rules.base import Context, Found, Rule, rule, set_to
-from precision_plan.rules.sources import arguments, core, megatron, transformer_config
+from precision_plan.rules.sources import arguments, core, transformer_config
 
 
 @rule(
@@ -123,7 +123,7 @@ def hyper_connections(ctx: Context) -> Found:
     "precision-file-with-kitchen",
     "error",
     stage="transformer_config",
-    source=(arguments(1381), megatron("training/arguments.py:1381")),
+    source=(arguments(1381),),
     versions=core("0.16.0", "0.17"),
 )
 def precision_file_with_kitchen(ctx: Context) -> Found:

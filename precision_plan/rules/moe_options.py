@@ -86,7 +86,7 @@ def quantized_dispatch(ctx: Context) -> Iterator[Finding]:
     Why:
         ``--moe-dispatch-fwd-dtype`` and ``--moe-combine-bwd-dtype`` other than bf16 are refused
         unless the flex dispatcher runs on its ncclep backend, with grouped GEMMs through TE's
-        operation fuser. The plan sees the dispatcher and the grouped GEMM.
+        operation fuser.
 
     Bad:
         software: {megatron_core: HEAD}
@@ -98,6 +98,8 @@ def quantized_dispatch(ctx: Context) -> Iterator[Finding]:
         model: {num_experts: 8, add_bias_linear: false}
         training: {bf16: true, moe_dispatch_fwd_dtype: mxfp8, moe_token_dispatcher_type: flex,
                    moe_grouped_gemm: true}
+        launch: {extra_args: {moe-flex-dispatcher-backend: ncclep,
+                              use-transformer-engine-op-fuser: true}}
     """
     args = ctx.args
     for name in ("moe_dispatch_fwd_dtype", "moe_combine_bwd_dtype"):
@@ -111,13 +113,21 @@ def quantized_dispatch(ctx: Context) -> Iterator[Finding]:
                 ("training.moe_token_dispatcher_type", "flex"),
             ),
             (bool(args.moe_grouped_gemm), ("training.moe_grouped_gemm", True)),
+            (
+                ctx.extra("moe_flex_dispatcher_backend") == "ncclep",
+                ("launch.extra_args.moe-flex-dispatcher-backend", "ncclep"),
+            ),
+            (
+                bool(ctx.extra("use_transformer_engine_op_fuser")),
+                ("launch.extra_args.use-transformer-engine-op-fuser", True),
+            ),
         ):
             if not met:
                 needs = set_to(wanted)
                 yield ctx.found(
                     f"{field} = {value} needs {needs.text}",
                     field,
-                    wanted[0],
+                    wanted[0] if wanted[0].startswith("training.") else "launch.extra_args",
                     fix=(needs, set_to((field, None))),
                 )
 
@@ -129,7 +139,7 @@ def quantized_dispatch(ctx: Context) -> Iterator[Finding]:
     stage="transformer_config",
     source=(
         transformer_config("1563-1592", "core_v0.19.0"),
-        arguments("1105-1120", "core_v0.19.0"),
+        arguments("1115-1125", "core_v0.19.0"),
         megatron("core/transformer/transformer_config.py:1415", "core_v0.18.2"),
     ),
     versions=core("0.18.0"),
@@ -139,8 +149,8 @@ def single_grouped(ctx: Context) -> Iterator[Finding]:
 
     Why:
         ``--moe-single-grouped-weight`` and ``-bias`` need grouped GEMMs and TE 2.14. 0.18 takes
-        them with FP8 mxfp8 only; from 0.19 on also in high precision and with nvfp4, but not
-        under Megatron-FSDP.
+        them with FP8 mxfp8 only; from 0.19 on also in high precision and with nvfp4, through TE's
+        operation fuser, and not under Megatron-FSDP.
 
     Bad:
         software: {megatron_core: 0.18.2, transformer_engine: 2.14.0}
@@ -181,6 +191,21 @@ def single_grouped(ctx: Context) -> Iterator[Finding]:
             fix=(off,),
             stage="validate",
         )
+    if not _grouped_tensor(ctx, weight):
+        fuser = "launch.extra_args.use-transformer-engine-op-fuser"
+        yield ctx.found(
+            f"{field} = true needs Transformer Engine's operation fuser",
+            field,
+            "launch.extra_args",
+            fix=(set_to((fuser, True)), off),
+        )
+    if weight and args.fp4 and ctx.core_since("HEAD") and not ctx.fp4_param_gather:
+        yield ctx.found(
+            f"{field} = true in FP4 needs training.fp4_param_gather",
+            field,
+            "training.fp4_param_gather",
+            fix=(set_to(("training.fp4_param_gather", True)), off),
+        )
     if weight and not _grouped_weight_format(ctx):
         yield ctx.found(
             "training.moe_single_grouped_weight = true needs the mxfp8 recipe"
@@ -197,6 +222,15 @@ def single_grouped(ctx: Context) -> Iterator[Finding]:
             "model.add_bias_linear",
             fix=(set_to(("training.moe_single_grouped_bias", None)),),
         )
+
+
+def _grouped_tensor(ctx: Context, weight: bool | None) -> bool:
+    """True unless the version at hand misses TE's operation fuser (or grouped tensors)."""
+    if ctx.extra("use_transformer_engine_op_fuser") or not ctx.core_since("0.19.0"):
+        return True
+    if ctx.core_since("HEAD"):
+        return bool(ctx.extra("moe_use_grouped_tensor"))
+    return not weight
 
 
 def _grouped_weight_format(ctx: Context) -> bool:

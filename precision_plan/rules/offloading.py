@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from precision_plan.plan import Fix
+from precision_plan.plan import Because, Fix
 from precision_plan.rules.base import Context, Finding, Rule, rule, set_to
 from precision_plan.rules.sources import arguments, core, transformer_config
 
@@ -24,17 +24,20 @@ def fine_grained_offloading(ctx: Context) -> Iterator[Finding]:
 
     Why:
         From 2.10 on TE has an offloading of its own that would move weights, too, unless
-        ``NVTE_CPU_OFFLOAD_V1=1`` selects the old one; validate_args asserts the variable. It also
-        excludes offloading whole layers.
+        ``NVTE_CPU_OFFLOAD_V1=1`` selects the old one; validate_args asserts the variable. The
+        modules to offload must be named (``--offload-modules``), and whole layers cannot be
+        offloaded beside them.
 
     Bad:
         software: {megatron_core: 0.16.1, transformer_engine: 2.10.0}
         training: {bf16: true, fine_grained_activation_offloading: true}
+        launch: {extra_args: {offload-modules: [core_attn]}}
         env: {all: {NVTE_CPU_OFFLOAD_V1: "0"}}
 
     Good:
         software: {megatron_core: 0.16.1, transformer_engine: 2.10.0}
         training: {bf16: true, fine_grained_activation_offloading: true}
+        launch: {extra_args: {offload-modules: [core_attn]}}
         env: {all: {NVTE_CPU_OFFLOAD_V1: "1"}}
     """
     args = ctx.args
@@ -58,6 +61,14 @@ def fine_grained_offloading(ctx: Context) -> Iterator[Finding]:
             "software.transformer_engine",
             fix=(Fix(f'{variable}: "1"', {variable: "1"}), off),
         )
+    if not ctx.extra("offload_modules"):
+        yield ctx.found(
+            f"{field} = true needs --offload-modules",
+            field,
+            Because("launch.extra_args.offload-modules is not set", "launch.extra_args"),
+            fix=(Fix("launch.extra_args.offload-modules: [core_attn]"), off),
+            stage="transformer_config",
+        )
     if args.cpu_offloading_num_layers:
         yield ctx.found(
             f"{field} = true excludes training.cpu_offloading_num_layers",
@@ -73,7 +84,7 @@ def fine_grained_offloading(ctx: Context) -> Iterator[Finding]:
     "layer-offloading-limits",
     "error",
     stage="transformer_config",
-    source=(transformer_config("1126-1146"),),
+    source=(transformer_config("1137-1152"),),
     versions=core("0.16.0"),
 )
 def layer_offloading(ctx: Context) -> Iterator[Finding]:

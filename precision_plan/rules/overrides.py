@@ -218,7 +218,7 @@ def dispatcher_replaced(ctx: Context) -> Iterator[Finding]:
     "deprecated-flag",
     "warning",
     stage="validate",
-    source=(arguments(435), arguments("1117-1122")),
+    source=(arguments("434-450"), arguments("1128-1133")),
     versions=core("0.15.0"),
 )
 def deprecated_flag(ctx: Context) -> Iterator[Finding]:

@@ -15,7 +15,7 @@ from precision_plan.rules.sources import arguments, core
     "fsdp2-gathers-in-bf16",
     "warning",
     stage="validate",
-    source=(arguments(626), arguments(874, "core_v0.17.1")),
+    source=(arguments(626), arguments(893, "core_v0.17.1")),
 )
 def fsdp2_gathers_bf16(ctx: Context) -> Iterator[Finding]:
     """Under torch FSDP2 parameters are gathered in BF16.

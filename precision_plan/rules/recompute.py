@@ -116,7 +116,7 @@ def recompute_legacy_grouped(ctx: Context) -> Found:
     "recompute-settings-disagree",
     "error",
     stage="transformer_config",
-    source=(arguments(900), transformer_config("1150-1185")),
+    source=(arguments(900), transformer_config("1154-1185")),
 )
 def recompute_settings(ctx: Context) -> Iterator[Finding]:
     """Full recomputation needs a method and a number of layers; selective takes neither.
@@ -161,7 +161,7 @@ def recompute_settings(ctx: Context) -> Iterator[Finding]:
     "delayed-weight-gradient-limits",
     "error",
     stage="validate",
-    source=(arguments(1210), arguments("1060-1068", "core_v0.14.0")),
+    source=(arguments(1210), arguments("1080-1092", "core_v0.14.0")),
     versions=core("0.13.0"),
 )
 def delayed_weight_gradient(ctx: Context) -> Iterator[Finding]:

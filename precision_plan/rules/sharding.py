@@ -1,4 +1,4 @@
-"""PP340 to PP345: buffers, gradient reduction and weight shards of data parallelism."""
+"""PP340 to PP346: buffers, gradient reduction and weight shards of data parallelism."""
 
 from __future__ import annotations
 
@@ -213,7 +213,7 @@ def weight_shards_quantized(ctx: Context) -> Iterator[Finding]:
     "weight-shards-limits",
     "error",
     stage="validate",
-    source=(arguments("1494-1528", "core_v0.19.0"), arguments(131, "core_v0.19.0")),
+    source=(arguments("1500-1528", "core_v0.19.0"), arguments("414-422", "core_v0.19.0")),
     versions=core("0.19.0"),
 )
 def weight_shards_limits(ctx: Context) -> Iterator[Finding]:
@@ -322,6 +322,49 @@ def load_main_params(ctx: Context) -> Found:
     )
 
 
+@rule(
+    "PP346",
+    "distributed-optimizer-without-gloo",
+    "error",
+    stage="validate",
+    source=(arguments(1100),),
+)
+def without_gloo(ctx: Context) -> Found:
+    """Without Gloo groups the distributed optimizer needs distributed checkpoints.
+
+    Why:
+        The legacy ``torch`` checkpoint collects the optimizer state on one rank through a Gloo
+        group. With ``--disable-gloo-process-groups`` validate_args refuses that format.
+
+    Bad:
+        optimizer: {use_distributed_optimizer: true}
+        checkpoint: {ckpt_format: torch}
+        launch: {extra_args: {disable-gloo-process-groups: true}}
+
+    Good:
+        optimizer: {use_distributed_optimizer: true}
+        checkpoint: {ckpt_format: torch_dist}
+        launch: {extra_args: {disable-gloo-process-groups: true}}
+    """
+    args = ctx.args
+    if args.ckpt_format != "torch" or not args.use_distributed_optimizer:
+        return None
+    off = (
+        ctx.extra("disable_gloo_process_groups") is True
+        or ctx.extra("enable_gloo_process_groups") is False
+        or ctx.extra("use_gloo_process_groups") is False
+    )
+    if not off:
+        return None
+    return ctx.found(
+        "checkpoint.ckpt_format = torch with the distributed optimizer needs Gloo process groups",
+        "checkpoint.ckpt_format",
+        "optimizer.use_distributed_optimizer",
+        "launch.extra_args",
+        fix=(set_to(("checkpoint.ckpt_format", "torch_dist")),),
+    )
+
+
 RULES: tuple[Rule, ...] = (
     nccl_user_buffers,
     fp32_local_accumulation,
@@ -329,4 +372,5 @@ RULES: tuple[Rule, ...] = (
     weight_shards_quantized,
     weight_shards_limits,
     load_main_params,
+    without_gloo,
 )

@@ -15,7 +15,7 @@ from precision_plan.rules.sources import arguments, core
     "torch-fsdp2-limits",
     "error",
     stage="validate",
-    source=(arguments("604-624"),),
+    source=(arguments("605-623"),),
 )
 def torch_fsdp2_limits(ctx: Context) -> Iterator[Finding]:
     """torch FSDP2 replaces Megatron's own sharding and excludes much of it.
@@ -129,7 +129,7 @@ def torch_dcp_limits(ctx: Context) -> Iterator[Finding]:
     "meta-device-without-sharding",
     "error",
     stage="validate",
-    source=(arguments("1160-1164", "HEAD"),),
+    source=(arguments("1151-1156", "core_v0.18.2"),),
     versions=core("0.18.0"),
 )
 def meta_device(ctx: Context) -> Found:
