@@ -19,6 +19,7 @@ from precision_plan.compose.search_path import (
     RECIPE_GROUP,
     SearchPath,
     conf_folder,
+    looks_like_path,
 )
 from precision_plan.plan.codes import compose_diagnostic, is_broken_input
 from precision_plan.plan.diagnostic import Diagnostic, Fix
@@ -112,15 +113,14 @@ def _recipe_override(
     path = Path(text)
     if isinstance(recipe, str):
         found = search_path.find(f"{RECIPE_GROUP}/{text}")
-        if found is None or found != path:
+        if found not in (None, path) or not looks_like_path(text):
             return search_path, [_chosen(text)], []
-    if not os.path.lexists(path):
-        shown = display_path(path)
-        problem = compose_diagnostic(
-            "PP010", f"cannot read {shown}: it does not exist", Origin(shown)
-        )
-        return search_path, [], [problem]
-    return search_path.beside(path), [_chosen(path.name)], []
+    if os.path.lexists(path) and not path.is_dir():
+        return search_path.beside(path), [_chosen(path.name)], []
+    shown = display_path(path)
+    reason = "it is a folder" if path.is_dir() else "it does not exist"
+    problem = compose_diagnostic("PP010", f"cannot read {shown}: {reason}", Origin(shown))
+    return search_path, [], [problem]
 
 
 def _chosen(name: str) -> Override:

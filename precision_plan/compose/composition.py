@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from precision_plan.plan.diagnostic import Diagnostic
-from precision_plan.plan.origin import Origin
+from precision_plan.plan.origin import UNKNOWN, Origin
 from precision_plan.plan.suppression import Suppression
 
 
@@ -32,3 +32,12 @@ class Composition:
     options: Mapping[str, Any] = field(default_factory=dict)
     texts: Mapping[str, str] = field(default_factory=dict)
     recipe: Origin | None = None
+
+
+def origin_of(origins: Mapping[str, Origin], field: str) -> Origin:
+    """Origin of a dotted key, or of the closest enclosing key that has one."""
+    while field:
+        if (found := origins.get(field)) is not None:
+            return found
+        field = field.rpartition(".")[0]
+    return UNKNOWN

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from precision_plan.compose.document import Document, read_document
 from precision_plan.compose.entries import Entry
 from precision_plan.compose.overrides import Override
+from precision_plan.compose.placed import Placed
 from precision_plan.compose.reading import display_path
 from precision_plan.compose.search_path import PRIMARY, RECIPE_GROUP, SearchPath
 from precision_plan.compose.suggest import closest, listed
@@ -46,70 +47,11 @@ class Expansion:
 def expand(search_path: SearchPath, overrides: Sequence[Override]) -> Expansion:
     """Expand the primary config under the group overrides among ``overrides``."""
     expander = _Expander(search_path, overrides)
-    root = _Node(Entry("config", PRIMARY), "", "")
+    root = Placed(Entry("config", PRIMARY), "", "")
     layers = expander.expand(root, ())
     expander.report_unused()
     chosen = {key: name for key, name in reversed(expander.known.items()) if name is not None}
     return Expansion(tuple(layers), chosen, tuple(expander.problems))
-
-
-@dataclass(slots=True)
-class _Node:
-    """A defaults list entry at its place: the group path and package of the list that holds it."""
-
-    entry: Entry
-    base: str
-    parent_package: str
-    header: str | None = None
-
-    def __post_init__(self) -> None:
-        package = self.entry.package
-        if package is not None and "_group_" in package:
-            resolved = package.replace("_group_", self.group.replace("/", "."))
-            self.entry = replace(self.entry, package=f"_global_.{resolved}")
-
-    @property
-    def group(self) -> str:
-        """Absolute path of the group."""
-        name = self.entry.name
-        absolute, name = name.startswith("/"), name.removeprefix("/")
-        if self.entry.kind == "config":
-            name = name.rpartition("/")[0]
-        if absolute or not self.base:
-            return name
-        return f"{self.base}/{name}" if name else self.base
-
-    @property
-    def choice(self) -> str | None:
-        if self.entry.kind == "config":
-            return self.entry.name.rpartition("/")[2]
-        return self.entry.value if isinstance(self.entry.value, str) else None
-
-    @property
-    def config_path(self) -> str:
-        group = self.group
-        return f"{group}/{self.choice}" if group else str(self.choice)
-
-    @property
-    def override_key(self) -> str:
-        """What an override must name to change this entry: ``group`` or ``group@package``."""
-        package = self.final_package(use_header=False)
-        if package == self.group.replace("/", "."):
-            return self.group
-        return f"{self.group}@{package or '_global_'}"
-
-    def final_package(self, use_header: bool = True) -> str:
-        package = self.entry.package
-        if package is None and use_header:
-            package = self.header
-        if package is None:
-            relative = self.entry.name.removeprefix("/")
-            if self.entry.kind == "config":
-                relative = relative.rpartition("/")[0]
-            package = relative.replace("/", ".")
-        whole = ".".join(part for part in (self.parent_package, package) if part)
-        head, found, tail = whole.rpartition("_global_")
-        return tail.removeprefix(".") if found else head + tail
 
 
 class _Expander:
@@ -143,7 +85,7 @@ class _Expander:
 
     # -- the tree ---------------------------------------------------------------------------
 
-    def expand(self, node: _Node, chain: tuple[str, ...]) -> list[Layer]:
+    def expand(self, node: Placed, chain: tuple[str, ...]) -> list[Layer]:
         """Layers of ``node`` and of what it includes; ``chain`` holds the files above it."""
         is_root = not chain
         key = node.override_key
@@ -178,11 +120,11 @@ class _Expander:
         return self._children(node, layer, entries, (*chain, path))
 
     def _children(
-        self, node: _Node, own: Layer, entries: Sequence[Entry], chain: tuple[str, ...]
+        self, node: Placed, own: Layer, entries: Sequence[Entry], chain: tuple[str, ...]
     ) -> list[Layer]:
         """Expand entries last to first: a later entry's overrides reach the earlier ones."""
         parts: list[list[Layer]] = []
-        deferred: list[tuple[int, _Node]] = []
+        deferred: list[tuple[int, Placed]] = []
         for entry in reversed(entries):
             if entry.kind == "self":
                 parts.append([own])
@@ -203,8 +145,8 @@ class _Expander:
                 parts[index] = self.expand(child, chain)
         return [layer for part in reversed(parts) for layer in part]
 
-    def _place(self, entry: Entry, parent: _Node) -> _Node:
-        node = _Node(entry, parent.group, parent.final_package())
+    def _place(self, entry: Entry, parent: Placed) -> Placed:
+        node = Placed(entry, parent.group, parent.final_package())
         key = node.override_key
         if entry.kind == "group" and key in self.asked:
             choice, origin = self.asked[key]
@@ -213,7 +155,7 @@ class _Expander:
         return node
 
     def _options(
-        self, child: _Node, names: tuple[str, ...], parent: _Node, chain: tuple[str, ...]
+        self, child: Placed, names: tuple[str, ...], parent: Placed, chain: tuple[str, ...]
     ) -> list[Layer]:
         parts = []
         for name in reversed(names):
@@ -224,7 +166,7 @@ class _Expander:
                 optional=child.entry.optional,
                 origin=child.entry.origin,
             )
-            parts.append(self.expand(_Node(entry, parent.group, parent.final_package()), chain))
+            parts.append(self.expand(Placed(entry, parent.group, parent.final_package()), chain))
         return [layer for part in reversed(parts) for layer in part]
 
     def _entries(self, document: Document, is_root: bool) -> Sequence[Entry]:
@@ -243,14 +185,14 @@ class _Expander:
             entries.extend(self.appended)
         return entries
 
-    def _note_overrides(self, node: _Node, entries: Iterable[Entry], document: Document) -> None:
+    def _note_overrides(self, node: Placed, entries: Iterable[Entry], document: Document) -> None:
         seen: Entry | None = None
         for entry in entries:
             if entry.override:
                 seen = entry
                 if entry.name.removeprefix("/").startswith("hydra/"):
                     continue
-                placed = _Node(entry, node.group, node.final_package())
+                placed = Placed(entry, node.group, node.final_package())
                 self.asked.setdefault(placed.override_key, (entry.value, entry.origin))
             elif seen is not None and entry.kind != "self" and not entry.appended:
                 self._problem(
@@ -262,7 +204,7 @@ class _Expander:
 
     # -- single entries ---------------------------------------------------------------------
 
-    def _settle(self, node: _Node, key: str) -> bool:
+    def _settle(self, node: Placed, key: str) -> bool:
         """Note the choice of a group; false if another entry has made another choice already.
 
         The tree is walked last to first, so it is the entry placed before that is one too many.
@@ -276,7 +218,7 @@ class _Expander:
         self._twice(node, key)
         return False
 
-    def _twice(self, node: _Node, key: str) -> None:
+    def _twice(self, node: Placed, key: str) -> None:
         extra, choice = self.placed[key], self.known[key]
         text = f"{key}={_shown(choice)}"
         by_hand = extra.origin.layer == "override"
@@ -289,7 +231,7 @@ class _Expander:
             because=(Because(f"{key}: {_shown(node.choice)}", origin=node.entry.origin),),
         )
 
-    def _load(self, node: _Node) -> Document | None:
+    def _load(self, node: Placed) -> Document | None:
         path = self.search_path.find(node.config_path)
         if path is not None:
             return read_document(path, display_path(path))
@@ -297,7 +239,7 @@ class _Expander:
             self._not_found(node)
         return None
 
-    def _not_found(self, node: _Node) -> None:
+    def _not_found(self, node: Placed) -> None:
         group, choice = node.group, node.choice or ""
         if not group:
             message = f"no folder of the search path holds {node.config_path}.yaml"
@@ -318,7 +260,7 @@ class _Expander:
             "PP006", f"there is no {what} named {choice!r}", node.entry.origin, fix, because=because
         )
 
-    def _missing_choice(self, node: _Node) -> None:
+    def _missing_choice(self, node: Placed) -> None:
         choices = self.search_path.choices(node.group)
         self._problem(
             "PP006",
@@ -327,7 +269,7 @@ class _Expander:
             f"add {node.override_key}=... ({listed(choices)})",
         )
 
-    def _cycle(self, node: _Node, chain: tuple[str, ...]) -> None:
+    def _cycle(self, node: Placed, chain: tuple[str, ...]) -> None:
         self._problem(
             "PP007",
             f"defaults lists include each other: {' -> '.join(chain)}",
@@ -335,7 +277,7 @@ class _Expander:
             "remove one of these entries",
         )
 
-    def _interpolate(self, node: _Node) -> bool:
+    def _interpolate(self, node: Placed) -> bool:
         """Replace ``${group}`` in an entry by the choice made for that group."""
         text = node.entry.name if node.entry.kind == "config" else str(node.entry.value)
         unknown = [name for name in _INTERPOLATION.findall(text) if not self.known.get(name)]
@@ -354,7 +296,7 @@ class _Expander:
             node.entry = replace(node.entry, value=text)
         return True
 
-    def _label(self, node: _Node) -> str:
+    def _label(self, node: Placed) -> str:
         path = node.config_path
         if path == PRIMARY:
             return "config"

@@ -15,6 +15,7 @@ from precision_plan.compose.comments import suppressions_in
 from precision_plan.compose.entries import Entry, entries_in
 from precision_plan.compose.reading import Unreadable, read_text
 from precision_plan.compose.scalars import STANDARD_TAG, Loader, NotAScalar, scalar
+from precision_plan.compose.suggest import printable
 from precision_plan.plan.codes import compose_diagnostic
 from precision_plan.plan.diagnostic import Because, Diagnostic, Fix
 from precision_plan.plan.origin import Origin
@@ -277,6 +278,7 @@ class _Builder:
         yield from pairs
 
     def _merged(self, node: yaml.Node, depth: int) -> Iterator[tuple[yaml.Node, yaml.Node]]:
+        self._spend(node)
         if depth > DEPTH_LIMIT:
             raise Unreadable(_too_deep(_origin(self.shown, node)))
         if isinstance(node, yaml.MappingNode):
@@ -362,9 +364,8 @@ class _Builder:
 
     def _refuse(self, code: str, message: str, node: yaml.Node, fix: str | None = None) -> None:
         fixes = (Fix(fix),) if fix else ()
-        self.problems.append(
-            compose_diagnostic(code, message, _origin(self.shown, node), fix=fixes)
-        )
+        where = _origin(self.shown, node)
+        self.problems.append(compose_diagnostic(code, printable(message), where, fix=fixes))
 
 
 class _Skipped(Exception):

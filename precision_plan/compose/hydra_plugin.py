@@ -7,6 +7,7 @@ file mentions. No argument is rewritten and nothing of Hydra is replaced.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -73,6 +74,10 @@ class RecipeConfigSource(ConfigSource):
         document = read_document(path, display_path(path))
         if document.problems:
             raise ConfigCompositionException("\n".join(_lines(document)))
+        if config_path != PRIMARY and _configures_hydra(document):
+            raise ConfigCompositionException(
+                f"{document.file}: only {PRIMARY}.yaml may configure Hydra"
+            )
         is_recipe = config_path.startswith(f"{RECIPE_GROUP}/")
         package = document.package or ("_global_" if is_recipe else None)
         is_global = config_path == PRIMARY or package == "_global_"
@@ -82,6 +87,17 @@ class RecipeConfigSource(ConfigSource):
             provider=self.provider,
             header={"package": package},
         )
+
+
+def _configures_hydra(document: Document) -> bool:
+    """True if the file sets something of Hydra's, which can name code to run."""
+    packages = [document.package, *(entry.package for entry in document.entries)]
+    names = [entry.name.removeprefix("/") for entry in document.entries]
+    return (
+        "hydra" in document.data
+        or any(re.match(r"(_global_\.)?hydra(\.|$)", package or "") for package in packages)
+        or any(name == "hydra" or name.startswith("hydra/") for name in names)
+    )
 
 
 def _lines(document: Document) -> Iterator[str]:

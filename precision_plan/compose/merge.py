@@ -6,12 +6,13 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from precision_plan.compose.composition import origin_of
 from precision_plan.compose.defaults import Layer
 from precision_plan.compose.document import DEPTH_LIMIT, Document
 from precision_plan.compose.overrides import Override
 from precision_plan.plan.codes import compose_diagnostic
 from precision_plan.plan.diagnostic import Because, Diagnostic, Fix
-from precision_plan.plan.origin import UNKNOWN, Origin
+from precision_plan.plan.origin import Origin
 from precision_plan.plan.precision_plan import SECTIONS
 
 MISSING = "???"
@@ -34,6 +35,9 @@ class Draft:
     def add_layer(self, layer: Layer) -> None:
         """Merge a file over what is there."""
         document, package = layer.document, layer.package
+        if package.partition(".")[0] == "hydra":
+            self._configures_hydra(layer)
+            return
         source = document.data if package else self._sections(layer)
         target = self.data
         path = ""
@@ -51,6 +55,8 @@ class Draft:
         kept = {}
         for key, value in layer.document.data.items():
             if key == "hydra":
+                if layer.label != "config":
+                    self._configures_hydra(layer, key)
                 continue
             if key not in _MAPPINGS or isinstance(value, dict):
                 kept[key] = value
@@ -64,6 +70,11 @@ class Draft:
                 self._problem("PP005", f"{key} is a {kind}; a mapping of keys belongs here", where,
                               f"indent 'key: value' lines below {key}:")  # fmt: skip
         return kept
+
+    def _configures_hydra(self, layer: Layer, key: str = "") -> None:
+        """Hydra's settings can name code to run, so that only ``config.yaml`` may hold them."""
+        self._problem("PP015", "only config.yaml may configure Hydra",
+                      layer.document.origin(key, layer.label), "remove it")  # fmt: skip
 
     def _merge(
         self,
@@ -219,11 +230,7 @@ class Draft:
 
     def origin(self, key: str) -> Origin:
         """Origin of a dotted key, or of the closest enclosing key that has one."""
-        while key:
-            if (found := self.origins.get(key)) is not None:
-                return found
-            key = key.rpartition(".")[0]
-        return UNKNOWN
+        return origin_of(self.origins, key)
 
     @staticmethod
     def _child(node: Any, part: str) -> Any:

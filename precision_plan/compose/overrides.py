@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from precision_plan.compose.suggest import printable
 from precision_plan.plan.codes import compose_diagnostic
 from precision_plan.plan.diagnostic import Diagnostic, Fix
 from precision_plan.plan.origin import Origin
@@ -169,6 +170,7 @@ def _short(text: str) -> str:
 
 def shown_text(text: str) -> str:
     """The text of an override as messages show it: ``env.all.HF_TOKEN=***``."""
+    text = printable(text)
     key, equals, value = text.partition("=")
     name = key.rpartition(".")[2].partition("@")[0]
     return f"{key}={HIDDEN}" if equals and value and is_secret(name) else text

@@ -9,14 +9,14 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import ValidationError
 
-from precision_plan.compose.composition import Composition
+from precision_plan.compose.composition import Composition, origin_of
 from precision_plan.compose.overrides import HIDDEN
-from precision_plan.compose.suggest import closest, listed
+from precision_plan.compose.suggest import closest, listed, printable
 from precision_plan.facts.value_notes import ValueNote, value_notes
 from precision_plan.plan.base import Section
 from precision_plan.plan.codes import compose_diagnostic
 from precision_plan.plan.diagnostic import Diagnostic, Fix
-from precision_plan.plan.origin import UNKNOWN, Origin
+from precision_plan.plan.origin import Origin
 from precision_plan.plan.precision_plan import PrecisionPlan
 from precision_plan.plan.secrets import is_secret
 
@@ -90,11 +90,11 @@ def _refusal(
     path: tuple[Any, ...], items: Sequence[Any], value: Any, composition: Composition
 ) -> Refusal:
     field = ".".join(map(str, path))
-    origin = _origin(composition, field)
+    origin = origin_of(composition.origins, field)
     kinds = {item["type"] for item in items}
     if kinds & {"extra_forbidden", "invalid_key"}:
         return _unknown(path, field, value, origin)
-    written = composition.texts.get(field)
+    written = composition.texts.get(field) if isinstance(value, (int, float)) else None
     if "string_type" in kinds and written is not None:
         diagnostic = _wrong_type(field, items, value, origin)
         return Refusal(path, diagnostic, text=written)
@@ -136,7 +136,7 @@ def _unknown(path: tuple[Any, ...], field: str, value: Any, origin: Origin) -> R
     else:
         fixes = ()
     diagnostic = compose_diagnostic(
-        "PP002", f"the plan has no {what} {field}", origin, field=field, fix=fixes
+        "PP002", f"the plan has no {what} {printable(field)}", origin, field=field, fix=fixes
     )
     invalid = (near,) if near is not None and near.count(".") == 1 else ()
     return Refusal(path, diagnostic, invalid)
@@ -315,11 +315,3 @@ def _whole(path: tuple[Any, ...]) -> tuple[Any, ...]:
         if isinstance(part, int):
             return path[:index]
     return path
-
-
-def _origin(composition: Composition, field: str) -> Origin:
-    while field:
-        if (found := composition.origins.get(field)) is not None:
-            return found
-        field = field.rpartition(".")[0]
-    return UNKNOWN

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any
 
 from pydantic import ValidationError
 
-from precision_plan.compose.composition import Composition
+from precision_plan.compose.composition import Composition, origin_of
 from precision_plan.compose.merge import MISSING, copied
-from precision_plan.plan.codes import compose_diagnostic
+from precision_plan.plan.codes import compose_diagnostic, is_broken_input
 from precision_plan.plan.diagnostic import Diagnostic, Fix
 from precision_plan.plan.precision_plan import PrecisionPlan
-
-_ROUNDS = 3
-"""Validation passes: the second may refuse what a first refusal hid (a union's other arm)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,14 +31,13 @@ def build_plan(composition: Composition) -> PlanResult:
     data = _sections(composition)
     invalid: set[str] = set()
     diagnostics: list[Diagnostic] = []
-    for key in _missing(data, ()):
-        diagnostics.append(_unset(composition, ".".join(key)))
-        invalid.add(".".join(key))
-        _drop(data, key)
+    for path, why in _valueless(data, ()):
+        field = ".".join(map(str, path))
+        diagnostics.append(_without_value(composition, field, why))
+        invalid.add(field)
+        _drop(data, path)
     plan = _validated(data, composition)
-    for _ in range(_ROUNDS):
-        if isinstance(plan, PrecisionPlan):
-            break
+    while not isinstance(plan, PrecisionPlan):
         from precision_plan.compose.refusals import refusals
 
         for refusal in refusals(plan, data, composition):
@@ -51,8 +48,6 @@ def build_plan(composition: Composition) -> PlanResult:
             diagnostics.append(refusal.diagnostic)
             _drop(data, refusal.path)
         plan = _validated(data, composition)
-    if not isinstance(plan, PrecisionPlan):
-        raise AssertionError("the schema refused what was dropped")
     diagnostics.extend(_undocumented(composition, plan))
     return PlanResult(plan, frozenset(invalid), tuple(diagnostics))
 
@@ -80,29 +75,39 @@ def _validated(
         return error
 
 
-def _missing(node: dict[str, Any], path: tuple[str, ...]) -> list[tuple[str, ...]]:
-    """Keys that some layer wants to be given and none gives."""
-    found = []
+def _valueless(node: dict[Any, Any], path: tuple[Any, ...]) -> list[tuple[tuple[Any, ...], str]]:
+    """Paths of values that no schema lets through, whatever the type, and what is wrong."""
+    found: list[tuple[tuple[Any, ...], str]] = []
     for key, value in node.items():
-        if value == MISSING:
-            found.append((*path, str(key)))
-        elif isinstance(value, dict):
-            found.extend(_missing(value, (*path, str(key))))
+        here = (*path, key)
+        if isinstance(value, dict):
+            found.extend(_valueless(value, here))
+        elif isinstance(value, list):
+            if any(_is_valueless(item) for item in value):
+                found.append((here, "holds an item without a value"))
+        elif value == MISSING:
+            found.append((here, f"must be given: it is still {MISSING}"))
+        elif _is_valueless(value):
+            found.append((here, f"is {value}; it takes a finite number"))
     return found
 
 
-def _unset(composition: Composition, field: str) -> Diagnostic:
+def _is_valueless(value: Any) -> bool:
+    return value == MISSING or (isinstance(value, float) and not isfinite(value))
+
+
+def _without_value(composition: Composition, field: str, why: str) -> Diagnostic:
     return compose_diagnostic(
         "PP003",
-        f"{field} must be given: it is still {MISSING}",
-        composition.origins[field],
+        f"{field} {why}",
+        origin_of(composition.origins, field),
         field=field,
         fix=(Fix(f"set {field}"),),
     )
 
 
 def _undocumented(composition: Composition, plan: PrecisionPlan) -> list[Diagnostic]:
-    if composition.recipe is None:
+    if composition.recipe is None or any(map(is_broken_input, composition.diagnostics)):
         return []
     said = plan.recipe
     lacking = [name for name in ("title", "source", "maturity") if not getattr(said, name)]

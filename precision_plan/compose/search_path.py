@@ -35,13 +35,15 @@ def conf_folder(explicit: str | os.PathLike[str] | None = None) -> Path:
 class SearchPath:
     """Folders that hold ``config.yaml``, ``recipes/`` and one folder per group."""
 
-    def __init__(self, folders: Iterable[Path], recipe_folders: Iterable[Path] = ()) -> None:
+    def __init__(self, folders: Iterable[Path], recipe: Path | None = None) -> None:
         self.folders = tuple(folders)
-        self._recipe_folders = (*recipe_folders, *(each / _RECIPE_FOLDER for each in self.folders))
+        self._recipe = recipe
+        beside = () if recipe is None else (recipe.parent,)
+        self._recipe_folders = (*beside, *(each / _RECIPE_FOLDER for each in self.folders))
 
     def beside(self, recipe: Path) -> SearchPath:
-        """The same, with the folder of ``recipe`` searched first for recipes."""
-        return SearchPath(self.folders, (recipe.parent,))
+        """The same with the file ``recipe`` as a recipe, and with its folder searched first."""
+        return SearchPath(self.folders, recipe)
 
     def find(self, config_path: str) -> Path | None:
         """The file of ``group/choice`` or of a top-level config; ``None`` if no folder has it.
@@ -50,6 +52,8 @@ class SearchPath:
         """
         group, _, rest = config_path.partition("/")
         if group == RECIPE_GROUP and rest:
+            if self._recipe is not None and rest == self._recipe.name:
+                return self._recipe
             return _first(self._recipe_folders, rest) or _named_file(rest)
         return _first(self.folders, config_path)
 
@@ -99,7 +103,9 @@ def _first(folders: Iterable[Path], name: str) -> Path | None:
 
 
 def _named_file(text: str) -> Path | None:
-    if not text.endswith(_SUFFIXES) and os.sep not in text:
-        return None
-    path = Path(text)
-    return path if os.path.lexists(path) and not path.is_dir() else None
+    return Path(text) if looks_like_path(text) and os.path.lexists(text) else None
+
+
+def looks_like_path(text: str) -> bool:
+    """True if a recipe is named by its file and not by its name."""
+    return text.endswith(_SUFFIXES) or os.sep in text

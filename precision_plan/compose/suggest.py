@@ -20,6 +20,13 @@ def _plain(word: str) -> str:
     return word.lower().replace("-", "_")
 
 
+def printable(text: str) -> str:
+    """``text`` on one line and without control characters, for messages."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
+
+
 def listed(names: Sequence[str], limit: int = 12) -> str:
     """``a, b, c``; of more than ``limit`` names, the first and the number left out."""
     if len(names) <= limit:
