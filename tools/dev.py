@@ -25,6 +25,10 @@ CONSTRAINTS = ROOT / "constraints.txt"
 # dependencies and with this variable it installs and imports on any machine.
 CPU_ONLY_TE = {"NVTE_PROJECT_BUILDING": "1"}
 
+# Releases whose wheels the tests read beside the installed one, without installing them.
+TE_RELEASES = ("2.8.0", "2.14.1", "2.20.2")
+TE_WHEELS = Path(os.environ.get("PRECISION_PLAN_TE_WHEELS", ROOT / ".cache" / "te"))
+
 TASKS = {
     "plan": ("core", ["launch.py", "+recipe=qwen3-30b-fp8", "dry_run=true"]),
     "test": ("full", ["-m", "pytest"]),
@@ -54,6 +58,19 @@ def pip(*arguments: str) -> None:
         sys.exit(f"pip install {' '.join(arguments)} failed (exit code {code})")
 
 
+def fetch_te_wheels() -> None:
+    """Download the wheels that are not there yet; stops the task if one cannot be had."""
+    for release in TE_RELEASES:
+        if any(TE_WHEELS.glob(f"transformer_engine-{release}-*.whl")):
+            continue
+        code = run(
+            PYTHON, "-m", "pip", "download", "-q", "--disable-pip-version-check", "--no-deps",
+            "--only-binary", ":all:", "-d", TE_WHEELS, f"transformer-engine=={release}",
+        )  # fmt: skip
+        if code:
+            sys.exit(f"pip download transformer-engine=={release} failed (exit code {code})")
+
+
 def set_up(level: str) -> None:
     """Make the environment of one level; a stamp skips what is installed already."""
     wanted = hashlib.sha256(
@@ -81,6 +98,8 @@ def main(arguments: list[str]) -> int:
         return 2
     level, command = TASKS[arguments[0]]
     set_up(level)
+    if arguments[0] == "test":
+        fetch_te_wheels()
     return run(PYTHON, *command, *arguments[1:], env=CPU_ONLY_TE if level == "full" else None)
 
 
