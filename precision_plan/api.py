@@ -194,8 +194,10 @@ def _distinct(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
     return tuple(sorted(seen.values(), key=Diagnostic.sort_key))
 
 
-def _missing(path: Path) -> Diagnostic:
-    return compose_diagnostic("PP010", f"{path} does not exist", Origin(str(path)))
+def _missing(path: str) -> Diagnostic:
+    if not path:
+        return compose_diagnostic("PP010", "an empty path names no file or folder")
+    return compose_diagnostic("PP010", f"{path} does not exist", Origin(path))
 
 
 def _foreign(path: Path) -> Diagnostic:

@@ -42,7 +42,7 @@ class Discovery:
 
     candidates: tuple[Candidate, ...]
     skipped: tuple[Path, ...]
-    missing: tuple[Path, ...]
+    missing: tuple[str, ...]
     foreign: tuple[Path, ...]
 
 
@@ -55,10 +55,13 @@ def discover(paths: Iterable[str | Path]) -> Discovery:
     """
     candidates: dict[str, Candidate] = {}
     skipped: dict[str, Path] = {}
-    missing: list[Path] = []
+    missing: list[str] = []
     foreign: list[Path] = []
-    for path in map(Path, paths):
-        if path.is_dir():
+    for name in map(os.fspath, paths):
+        path = Path(name)
+        if not name:  # an unset variable of a script, not the current folder
+            missing.append(name)
+        elif path.is_dir():
             for file in _yaml_files(path):
                 candidate = _candidate(file)
                 if candidate is not None:
@@ -66,7 +69,7 @@ def discover(paths: Iterable[str | Path]) -> Discovery:
                 elif not _is_primary(file):
                     skipped.setdefault(os.path.realpath(file), file)
         elif not os.path.lexists(path):
-            missing.append(path)
+            missing.append(name)
         elif path.suffix not in _SUFFIXES:
             foreign.append(path)
         else:

@@ -95,9 +95,17 @@ def test_a_file_is_taken_once(tree: Path) -> None:
 
 def test_what_is_not_there_or_no_yaml_is_said(tree: Path) -> None:
     found = discover([tree / "nope", tree / "loose/g.txt"])
-    assert names(tree, found.missing) == ["nope"]
+    assert found.missing == (str(tree / "nope"),)
     assert names(tree, found.foreign) == ["loose/g.txt"]
     assert found.candidates == ()
+
+
+def test_an_empty_path_is_not_the_current_folder(
+    tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tree)
+    assert discover([""]).missing == ("",)
+    assert len(discover(["."]).candidates) == 4
 
 
 def test_links_in_a_circle_end(tree: Path) -> None:
