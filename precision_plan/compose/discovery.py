@@ -57,7 +57,7 @@ def discover(paths: Iterable[str | Path]) -> Discovery:
     skipped: dict[str, Path] = {}
     missing: list[str] = []
     foreign: list[Path] = []
-    for name in map(os.fspath, paths):
+    for name in map(str, paths):
         path = Path(name)
         if not name:  # an unset variable of a script, not the current folder
             missing.append(name)
