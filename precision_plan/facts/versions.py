@@ -33,6 +33,16 @@ def version(text: str) -> Version:
         raise UnknownVersion(f"{text!r} is not a version (expected e.g. 0.16.1 or HEAD)") from error
 
 
+@lru_cache(maxsize=1024)
+def is_version(text: str) -> bool:
+    """True if :func:`version` can read ``text``."""
+    try:
+        version(text)
+    except UnknownVersion:
+        return False
+    return True
+
+
 class VersionRange(NamedTuple):
     """A closed range of versions; ``None`` means that this side is open.
 

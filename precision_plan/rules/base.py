@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from precision_plan.facts.megatron import flags_by_field, megatron_flags
-from precision_plan.facts.versions import VersionRange, version
+from precision_plan.facts.versions import VersionRange, is_version, version
 from precision_plan.plan import (
     Because,
     Effective,
@@ -74,6 +74,14 @@ class Arguments:
         raise AttributeError(name)
 
 
+def _with_known_versions(target: Target) -> Target:
+    """The target without version texts that are no versions; a rule reports those."""
+    known = tuple(pair for pair in target.versions if is_version(pair[1]))
+    if len(known) == len(target.versions):
+        return target
+    return dataclasses.replace(target, versions=known)
+
+
 class Context:
     """Everything that a rule may look at; built once per plan.
 
@@ -83,7 +91,7 @@ class Context:
 
     def __init__(self, plan: PrecisionPlan) -> None:
         self.plan = plan
-        self.target = Target.of(plan)
+        self.target = _with_known_versions(Target.of(plan))
         resolved: Effective = effective(plan, self.target)
         self.effective = resolved
         self.parsed = Arguments(resolved.parsed)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import NamedTuple
 
-from precision_plan.plan import Because, Diagnostic, PrecisionPlan
+from precision_plan.plan import Because, Diagnostic, PrecisionPlan, Severity
 from precision_plan.rules.base import Context, Finding, Found, Rule
 from precision_plan.rules.profiles import Profile, severity_under
 from precision_plan.rules.registry import rules
@@ -36,34 +37,40 @@ def check_context(
     context: Context, profile: Profile = "ci", invalid: frozenset[str] = frozenset()
 ) -> Report:
     """:func:`check` over a context that the caller built, to use it further."""
+    target = context.target
+    gpu_known = target.compute_capability is not None or target.platform == "rocm"
+    selection = _select(profile, target.framework, target.versions, gpu_known, context.env_known)
     plan = context.plan
-    applicable, unchecked = _selection(context)
     diagnostics: list[Diagnostic] = []
-    for rule in applicable:
-        severity = severity_under(profile, rule)
-        if severity is None:
+    for examine, rule, severity in selection.runs:
+        found = examine(context)
+        if found is None:
             continue
-        for finding in _findings(rule.check(context)):
+        for finding in (found,) if isinstance(found, Finding) else found:
             if invalid and _rests_on(finding, invalid):
                 continue
             diagnostics.append(_diagnostic(rule, severity, finding, plan))
     diagnostics.sort(key=Diagnostic.sort_key)
-    return Report(tuple(diagnostics), len(applicable), dict(unchecked))
+    return Report(tuple(diagnostics), selection.checked, dict(selection.unchecked))
 
 
-def _selection(
-    context: Context,
-) -> tuple[tuple[Rule, ...], tuple[tuple[str, tuple[str, ...]], ...]]:
-    target = context.target
-    gpu_known = target.compute_capability is not None or target.platform == "rocm"
-    return _select(target.framework, target.versions, gpu_known, context.env_known)
+class _Selection(NamedTuple):
+    """What runs for a target (check, rule and severity), and what cannot for lack of knowledge."""
+
+    runs: tuple[tuple[Callable[[Context], Found], Rule, Severity], ...]
+    checked: int
+    unchecked: tuple[tuple[str, tuple[str, ...]], ...]
 
 
 @lru_cache(maxsize=512)
 def _select(
-    framework: str | None, versions: tuple[tuple[str, str], ...], gpu_known: bool, env_known: bool
-) -> tuple[tuple[Rule, ...], tuple[tuple[str, tuple[str, ...]], ...]]:
-    """Rules in scope of a target, and those that cannot speak with what they lack."""
+    profile: Profile,
+    framework: str | None,
+    versions: tuple[tuple[str, str], ...],
+    gpu_known: bool,
+    env_known: bool,
+) -> _Selection:
+    """Rules in scope of a target; those that a profile silences count as checked."""
     known: dict[str, object] = dict(versions)
     if gpu_known:
         known["gpu"] = True
@@ -89,24 +96,25 @@ def _select(
             unchecked.append((rule.id, missing))
         else:
             applicable.append(rule)
-    return tuple(applicable), tuple(unchecked)
-
-
-def _findings(found: Found) -> Iterable[Finding]:
-    if found is None:
-        return ()
-    return (found,) if isinstance(found, Finding) else found
+    runs = tuple(
+        (rule.check, rule, severity)
+        for rule in applicable
+        if (severity := severity_under(profile, rule)) is not None
+    )
+    return _Selection(runs, len(applicable), tuple(unchecked))
 
 
 def _rests_on(finding: Finding, invalid: frozenset[str]) -> bool:
     return finding.field in invalid or any(premise.field in invalid for premise in finding.because)
 
 
-def _diagnostic(rule: Rule, severity: str, finding: Finding, plan: PrecisionPlan) -> Diagnostic:
+def _diagnostic(
+    rule: Rule, severity: Severity, finding: Finding, plan: PrecisionPlan
+) -> Diagnostic:
     return Diagnostic(
         id=rule.id,
         slug=rule.slug,
-        severity=severity,  # type: ignore[arg-type]
+        severity=severity,
         message=finding.message,
         field=finding.field,
         origin=plan.origin(finding.field or ""),

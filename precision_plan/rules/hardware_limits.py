@@ -1,11 +1,15 @@
-"""PP206 to PP211: RTX Blackwell, ROCm, and GPUs that are declared wrongly."""
+"""PP206 to PP212: RTX Blackwell, ROCm, and targets that are declared wrongly."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from precision_plan.facts.gpus import gpus
 from precision_plan.facts.transformer_engine import nvfp4_sm12x
+from precision_plan.facts.versions import is_version
 from precision_plan.plan import Because, Fix
-from precision_plan.rules.base import Context, Found, Rule, rule, set_to
+from precision_plan.plan.target import PACKAGES
+from precision_plan.rules.base import Context, Finding, Found, Rule, rule, set_to
 from precision_plan.rules.capability import B200, gpu_field, has_capability
 
 _ROCM = "ROCm/TransformerEngine@030b79214fa6655f7840669aabef3ae22ad4a587:transformer_engine/pytorch"
@@ -278,6 +282,39 @@ def gpu_contradicts_capability(ctx: Context) -> Found:
     )
 
 
+@rule(
+    "PP212",
+    "unknown-version",
+    "warning",
+    stage="policy",
+    source=("https://peps.python.org/pep-0440/",),
+)
+def unknown_version(ctx: Context) -> Iterator[Finding]:
+    """A declared version is no version, so rules that need it stay silent.
+
+    Why:
+        Versions are compared as PEP 440 has them; the head of a repository is ``HEAD`` or
+        ``main``. Any other text, such as the name of an image, counts as not declared.
+
+    Bad:
+        software: {transformer_engine: nightly}
+
+    Good:
+        software: {transformer_engine: 2.9.0}
+    """
+    software = ctx.plan.software
+    for name in PACKAGES:
+        text = getattr(software, name)
+        if text is None or is_version(text):
+            continue
+        field = f"software.{name}"
+        yield ctx.found(
+            f"{field} = {text} is not a version (expected e.g. 2.9.0 or HEAD)",
+            field,
+            fix=(set_to((field, None)),),
+        )
+
+
 RULES: tuple[Rule, ...] = (
     nvfp4_on_sm120,
     mxfp8_on_rocm,
@@ -285,4 +322,5 @@ RULES: tuple[Rule, ...] = (
     fp8_on_rocm,
     unknown_gpu,
     gpu_contradicts_capability,
+    unknown_version,
 )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from operator import attrgetter
 from typing import Any
 
 from precision_plan.facts.megatron import flags_at, flags_by_field
-from precision_plan.plan import Because, Fix
+from precision_plan.plan import Because, Fix, PrecisionPlan
 from precision_plan.rules.base import Context, Finding, Rule, rule
 from precision_plan.rules.sources import arguments, megatron, transformer_config
 
@@ -18,13 +20,17 @@ def default_of(ctx: Context, field: str) -> Any:
     return None if here is None else here.default
 
 
+@lru_cache(maxsize=64)
+def _readers(fields: tuple[str, ...]) -> tuple[tuple[str, Callable[[PrecisionPlan], Any]], ...]:
+    return tuple((field, attrgetter(field)) for field in fields)
+
+
 def unused(
     ctx: Context, fields: tuple[str, ...], why: str, *premises: str | Because
 ) -> Iterator[Finding]:
     """Findings for the fields of a list that were given another value than the default."""
-    for field in fields:
-        section, _, name = field.partition(".")
-        value = getattr(getattr(ctx.plan, section), name)
+    for field, read in _readers(fields):
+        value = read(ctx.plan)
         if value is None:
             continue
         default = default_of(ctx, field)
