@@ -90,10 +90,14 @@ class PrecisionPlan(Section):
     def fingerprint(self) -> str:
         """SHA-256 over the settings in canonical form; the recipe's title does not count.
 
-        Equal plans give equal text on every machine and for every order of keys.
+        Equal plans give equal text on every machine and for every order of keys, except matchers
+        of modules, whose order decides.
         """
         settings = self.settings()
         settings.pop("recipe", None)
+        modules = settings.get("training", {}).get("te_precision_config", {})
+        if "matchers" in modules:
+            modules["matchers"] = list(modules["matchers"].items())
         text = json.dumps(
             {"schema_version": SCHEMA_VERSION, "plan": settings},
             sort_keys=True,

@@ -32,7 +32,7 @@ def recipe_schema() -> dict[str, Any]:
         for name, value in schema["properties"].items()
         if name != "origins"
     }
-    sections = {value["$ref"].rpartition("/")[2]: name for name, value in properties.items()}
+    prefixes = _prefixes(properties, definitions)
     about = dict(_descriptions())
     return {
         "$schema": "http://json-schema.org/draft-07/schema#",
@@ -50,7 +50,7 @@ def recipe_schema() -> dict[str, Any]:
                 "description": "${section.key} is the value of another key, null is not set",
             },
             **{
-                name: _section(definition, sections.get(name), about)
+                name: _section(definition, prefixes[name], about)
                 for name, definition in definitions.items()
             },
         },
@@ -79,12 +79,38 @@ _DEFAULTS = {
 }
 
 
+def _prefixes(properties: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict[str, str]:
+    """Where each definition stands in the plan: ``training.te_precision_config.configs``."""
+    found: dict[str, str] = {}
+    pending = [(name, value) for name, value in properties.items()]
+    while pending:
+        path, node = pending.pop()
+        for name in _references(node):
+            if name not in found:
+                found[name] = path
+                inner = definitions[name]["properties"].items()
+                pending.extend((f"{path}.{key}", value) for key, value in inner)
+    return found
+
+
+def _references(node: Any) -> Iterator[str]:
+    """Names of the definitions that a schema refers to."""
+    if isinstance(node, Mapping):
+        if "$ref" in node:
+            yield node["$ref"].rpartition("/")[2]
+        for value in node.values():
+            yield from _references(value)
+    elif isinstance(node, list):
+        for value in node:
+            yield from _references(value)
+
+
 def _section(
-    definition: Mapping[str, Any], section: str | None, about: Mapping[str, str]
+    definition: Mapping[str, Any], section: str, about: Mapping[str, str]
 ) -> dict[str, Any]:
     properties = {}
     for name, value in definition["properties"].items():
-        field = f"{section or 'checkpoint.quantization_config'}.{name}"
+        field = f"{section}.{name}"
         shape = _shape(field, value)
         if field in about:
             shape = {"description": about[field], **shape}
@@ -119,6 +145,10 @@ def _clean(shape: Mapping[str, Any]) -> dict[str, Any]:
 # Descriptions ---------------------------------------------------------------------------------
 def _descriptions() -> Iterator[tuple[str, str]]:
     """Field and what it becomes; a later line replaces an earlier one."""
+    yield (
+        "training.te_precision_config",
+        "Becomes a file for --te-precision-config-file. Megatron 0.16.0 and later.",
+    )
     for framework in ("vime", "slime", "miles"):
         for field, argument in framework_flags(framework).items():
             read_by = "Read by " + ", ".join(argument.frameworks)

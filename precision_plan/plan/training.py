@@ -7,6 +7,7 @@ from pydantic import Field
 from precision_plan.plan import dtypes as d
 from precision_plan.plan.base import Section
 from precision_plan.plan.sections import NonNegativeInt, PositiveInt, Strings
+from precision_plan.plan.te_precision import TePrecisionConfig
 
 
 class Training(Section):
@@ -61,6 +62,7 @@ class Training(Section):
     num_layers_at_start_in_bf16: int | None = None
     num_layers_at_end_in_bf16: int | None = None
     te_precision_config_file: str | None = None
+    te_precision_config: TePrecisionConfig | None = None
     kitchen_config_file: str | None = None
     kitchen_recipe_number: int | None = None
     use_kitchen_attention: bool | None = None

@@ -67,6 +67,9 @@ def _of_type(annotation: Any, path: str, metadata: list[Any]) -> st.SearchStrate
     if origin is tuple:
         return st.lists(_of_type(arguments[0], path, []), max_size=3).map(tuple)
     if isinstance(origin, type) and issubclass(origin, Mapping):
+        inner = arguments[1]
+        if isinstance(inner, type) and issubclass(inner, Section):
+            return st.dictionaries(WORDS, _section(inner, f"{path}."), max_size=3)
         values = st.one_of(WORDS, st.booleans(), st.integers(0, 9), st.none(), st.lists(WORDS))
         values = WORDS if path.startswith("env.") else values
         return st.dictionaries(WORDS, values, max_size=3)
