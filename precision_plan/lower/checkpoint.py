@@ -17,7 +17,7 @@ from precision_plan.plan.serving import QuantizationConfig
 
 _CONFIG = "checkpoint.quantization_config"
 _UNQUANTIZED = frozenset({"bf16", "fp16", "fp32"})
-_IGNORE_KEYS = ("ignore", "modules_to_not_convert", "ignored_layers")
+_IGNORE_KEYS = ("ignore", "exclude_modules", "ignored_layers", "modules_to_not_convert")
 
 _IN_GROUPS = ("bits", "group_size", "symmetric", "actorder")
 """Fields that compressed-tensors keeps inside ``config_groups``."""

@@ -67,8 +67,10 @@ def _trainer_only(context: Context, needed: Mapping[str, Item]) -> dict[str, Ite
     if not context.is_rl:
         return {}
     found = _declared(context, "train_actor")
-    if _FAKE_NVFP4 in needed:
-        found.update((name, needed[name]) for name in _TRAINER_ONLY if name in needed)
+    for name, item in needed.items():
+        typed = name in found and name in _TYPED
+        if typed or (name in _TRAINER_ONLY and _FAKE_NVFP4 in needed):
+            found[name] = item
     return found
 
 

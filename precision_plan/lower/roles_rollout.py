@@ -123,12 +123,21 @@ def model_dtype(context: Context) -> tuple[str, str] | None:
         return "fp16", "training.fp16 (the framework passes it on)"
     if context.infers:
         return base(context), "inference.dtype"
-    stored = weight_format(context)
-    if stored in ("bf16", "fp16"):
-        return stored, "the checkpoint's dtype"
+    stored, origin = _checkpoint_dtype(context)
     if stored == "fp32":
         return "bf16", "vLLM's auto dtype of an FP32 checkpoint"
-    return ("bf16", "converters keep other layers in BF16") if stored is not None else None
+    return (stored, origin) if stored is not None else None
+
+
+def _checkpoint_dtype(context: Context) -> tuple[str | None, str]:
+    """``torch_dtype`` of the checkpoint, declared or implied by its weight format."""
+    declared = _VLLM_DTYPE.get(context.get("model.hf_torch_dtype") or "")
+    if declared is not None:
+        return declared, "model.hf_torch_dtype"
+    weights = weight_format(context)
+    if weights in ("bf16", "fp16", "fp32"):
+        return weights, "the checkpoint's dtype"
+    return ("bf16" if weights else None), "converters keep other layers in BF16"
 
 
 def _activations(context: Context) -> Role:
@@ -220,7 +229,7 @@ def _recurrent(context: Context) -> Role:
     format = _VLLM_DTYPE.get(context.get(field) or "")
     if format is not None:
         return row(name, format, field)
-    architecture = context.get("model.hf_architecture")
+    architecture = context.get("model.hf_model_type") or context.get("model.hf_architecture")
     family = state_dtype_of(architecture)
     if architecture is None:
         return unknown(name, "auto: model.hf_architecture is not declared")

@@ -24,8 +24,8 @@ from precision_plan.plan.lowering import TransformerEngineLowering
 
 BLOCK_SCALES = "NVTE_FP8_BLOCK_SCALING_FP32_SCALES"
 
+_FRAMEWORK_DEFAULT = "THUDM/slime@624b824a:slime/ray/actor_group.py:68"
 _BUILDER = "NVIDIA/Megatron-LM@core_v0.16.1:megatron/core/fp8_utils.py:573-640"
-_FP4_BUILDER = "NVIDIA/Megatron-LM@core_v0.16.1:megatron/core/fp4_utils.py"
 _DELAYED = "NVIDIA/Megatron-LM@core_v0.16.1:megatron/core/extensions/transformer_engine.py:2217"
 
 _FROM_ENVIRONMENT = frozenset(
@@ -86,11 +86,10 @@ def _fields(context: Context, recipe: TeRecipe) -> Mapping[str, Any]:
 
 def _builder_keywords(context: Context, recipe: TeRecipe) -> Iterator[Item]:
     if recipe.name == "CustomRecipe":
-        for field in ("training.fp4_quantizer_factory", "training.fp8_quantizer_factory"):
-            factory = context.get(field)
-            if factory is not None:
-                yield Item("qfactory", factory, Reason(field, field=field))
-                return
+        fp4 = context.get("training.fp4_format") is not None
+        field = f"training.{'fp4' if fp4 else 'fp8'}_quantizer_factory"
+        if context.get(field) is not None:
+            yield Item("qfactory", context.get(field), Reason(field, field=field))
         return
     if recipe.selector == "fp8_recipe":
         yield Item(
@@ -100,8 +99,7 @@ def _builder_keywords(context: Context, recipe: TeRecipe) -> Iterator[Item]:
         )
     if recipe.name == "DelayedScaling":
         yield from _delayed_keywords(context)
-    passes_attention = recipe.name == "Float8CurrentScaling" or recipe.name == "DelayedScaling"
-    if passes_attention:
+    if recipe.name in ("DelayedScaling", "Float8CurrentScaling"):
         because = "Megatron passes its fp8_dot_product_attention, which no flag can turn on"
         yield Item("fp8_dpa", False, Reason(because, fact=_BUILDER))
 
@@ -150,9 +148,6 @@ def _block_scales(context: Context) -> Iterator[Item]:
     else:
         because = f"{gpu}: TE's own default (power-of-two scales), written out"
         yield Item(BLOCK_SCALES, "0", Reason(because, fact=row.source))
-
-
-_FRAMEWORK_DEFAULT = "THUDM/slime@624b824a:slime/ray/actor_group.py:68"
 
 
 def _declared(context: Context) -> bool:

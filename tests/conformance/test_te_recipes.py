@@ -111,3 +111,24 @@ def test_current_scaling_power_of_two_is_a_variable() -> None:
     built = _construct(engine)
     assert built.fp8_quant_fwd_weight.power_2_scale is True
     assert engine.env["NVTE_FP8_CURRENT_SCALING_POWER_2_SCALES"] == "1"
+
+
+@pytest.mark.parametrize(
+    ("training", "factory"),
+    [
+        ({"fp8_format": "e4m3", "fp8_recipe": "custom", "fp8_quantizer_factory": "a.b"}, "a.b"),
+        (
+            {
+                "fp4_format": "e2m1",
+                "fp4_recipe": "custom",
+                "fp4_quantizer_factory": "c.d",
+                "fp8_quantizer_factory": "a.b",
+            },
+            "c.d",
+        ),
+    ],
+)
+def test_a_custom_recipe_takes_its_own_factory(training: dict[str, Any], factory: str) -> None:
+    engine = _engine(**training)
+    assert (engine.recipe, engine.kwargs) == ("CustomRecipe", {"qfactory": factory})
+    assert "qfactory" in recipe_module({}).CustomRecipe.__dataclass_fields__

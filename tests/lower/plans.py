@@ -56,6 +56,8 @@ def _values(annotation: Any, path: str, metadata: list[Any]) -> st.SearchStrateg
 
 
 def _of_type(annotation: Any, path: str, metadata: list[Any]) -> st.SearchStrategy[Any]:
+    if annotation is Any:
+        return st.one_of(WORDS, st.booleans(), st.integers(0, 9), st.none(), st.lists(WORDS))
     origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is typing.Annotated:
         return _of_type(arguments[0], path, [*metadata, *arguments[1:]])
@@ -70,9 +72,7 @@ def _of_type(annotation: Any, path: str, metadata: list[Any]) -> st.SearchStrate
         inner = arguments[1]
         if isinstance(inner, type) and issubclass(inner, Section):
             return st.dictionaries(WORDS, _section(inner, f"{path}."), max_size=3)
-        values = st.one_of(WORDS, st.booleans(), st.integers(0, 9), st.none(), st.lists(WORDS))
-        values = WORDS if path.startswith("env.") else values
-        return st.dictionaries(WORDS, values, max_size=3)
+        return st.dictionaries(WORDS, _of_type(arguments[1], path, []), max_size=3)
     if isinstance(annotation, type) and issubclass(annotation, Section):
         return _section(annotation, f"{path}.")
     scalars: dict[Any, st.SearchStrategy[Any]] = {
