@@ -199,6 +199,7 @@ def bits(ctx: Context) -> Iterator[Finding]:
             f"{' and '.join(map(str, allowed))}",
             f"{CONFIG}.bits",
             f"{CONFIG}.quant_method",
+            fix=(Fix(f"quantize to {' or '.join(map(str, allowed))} bits"),),
         )
     if name == "auto_gptq" and config.symmetric is False:
         yield ctx.found(
@@ -206,6 +207,7 @@ def bits(ctx: Context) -> Iterator[Finding]:
             f"{CONFIG}.symmetric",
             f"{CONFIG}.quant_method",
             Because("sym must be true"),
+            fix=(Fix("quantize with symmetric groups"),),
         )
 
 

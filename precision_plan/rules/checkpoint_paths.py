@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from precision_plan.plan import Fix
 from precision_plan.rules.base import Context, Finding, Found, Rule, rule, set_to
 from precision_plan.rules.formats import RL_FRAMEWORKS, rollout_format
 
@@ -83,6 +84,7 @@ def overwrites(ctx: Context) -> Iterator[Finding]:
                 f"checkpoint.save is the folder of checkpoint.{name}",
                 "checkpoint.save",
                 f"checkpoint.{name}",
+                fix=(Fix("give checkpoint.save a folder of its own"),),
             )
 
 
@@ -157,6 +159,7 @@ def quantized_start(ctx: Context) -> Iterator[Finding]:
                 f"checkpoint.{name} is the quantized rollout checkpoint",
                 f"checkpoint.{name}",
                 "checkpoint.hf_checkpoint",
+                fix=(Fix(f"name the BF16 torch_dist checkpoint in checkpoint.{name}"),),
             )
 
 

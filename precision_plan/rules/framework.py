@@ -147,6 +147,10 @@ def layout(ctx: Context) -> Found:
         f"{gpus} GPUs of an engine are not a multiple of its {pipeline} pipeline stages",
         "rollout.pipeline_parallel_size",
         "launch.rollout_num_gpus_per_engine",
+        fix=(
+            set_to(("rollout.pipeline_parallel_size", None)),
+            Fix(f"give an engine a multiple of {pipeline} GPUs"),
+        ),
     )
 
 
@@ -310,6 +314,7 @@ def after_parsing(ctx: Context) -> Found:
                 f"--{name.lstrip('-')} may override precision settings after parsing",
                 f"launch.extra_args.{name}",
                 Because(f"read by {ctx.target.framework} after the command line"),
+                fix=(Fix("keep precision settings out of that file, in the recipe's sections"),),
             )
     return None
 

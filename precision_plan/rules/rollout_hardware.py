@@ -286,6 +286,7 @@ def weight_only(ctx: Context) -> Found:
         field,
         "hardware.gpu" if ctx.target.gpu else "hardware.compute_capability",
         Because(f"quantized activations need {native[0]}.{native[1]}"),
+        fix=(Fix("keep it if weight-only is meant, or serve on a newer GPU"),),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
-from precision_plan.plan import Because
+from precision_plan.plan import Because, Fix
 from precision_plan.rules.base import Context, Finding, Found, Rule, rule, set_to
 from precision_plan.rules.formats import INT4_FLAG, INT4_GROUP, train_format
 
@@ -80,6 +80,11 @@ def weights_aligned(ctx: Context) -> Iterator[Finding]:
                 name,
                 *([split_field] if split_field else ()),
                 Because(f"training is in {trained}"),
+                fix=(
+                    Fix("split it over fewer ranks")
+                    if size % unit == 0
+                    else Fix("train in bf16, or in a recipe with smaller units"),
+                ),
             )
 
 
@@ -193,6 +198,11 @@ def qat_group_cut(ctx: Context) -> Iterator[Finding]:
                 found[1],
                 f"model.{name}",
                 "parallel.expert_tensor_parallel_size",
+                fix=(
+                    Fix(f"a group size that divides {size}, in training and in the checkpoint")
+                    if size % group
+                    else set_to(("parallel.expert_tensor_parallel_size", 1)),
+                ),
             )
 
 

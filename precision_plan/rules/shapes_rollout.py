@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import gcd
 
-from precision_plan.plan import Because
+from precision_plan.plan import Because, Fix
 from precision_plan.rules.base import Context, Finding, Found, Rule, rule, set_to
 from precision_plan.rules.formats import RL_FRAMEWORKS, SGLANG_FRAMEWORKS, rollout_format
 
@@ -47,6 +47,16 @@ def _legal(size: int, unit: int) -> str:
     """The tensor parallel sizes that keep ``size`` in whole units, as text."""
     fits = [tp for tp in (1, 2, 3, 4, 6, 8, 12, 16) if size % (tp * unit) == 0]
     return ", ".join(map(str, fits)) if fits else "none"
+
+
+def _smaller_split(field: str, size: int, unit: int) -> Fix:
+    """The largest tensor parallel size of :func:`_legal` as a way out, if there is one."""
+    fits = [tp for tp in (1, 2, 4, 8, 16) if size % (tp * unit) == 0]
+    if not fits:
+        return Fix(f"quantize with units that divide {size}")
+    if field != _TP:  # the GPUs of an engine are pipeline stages times tensor parallelism
+        return Fix(f"a tensor parallel size of {fits[-1]} in the engine")
+    return set_to((field, fits[-1]))
 
 
 @rule(
@@ -156,6 +166,7 @@ def layers_cut_blocks(ctx: Context) -> Iterator[Finding]:
                 name,
                 "checkpoint.quantization_config.weight_block_size",
                 Because(f"whole blocks need a tensor parallel size of {_legal(size, block[1])}"),
+                fix=(_smaller_split(field, size, block[1]),),
             )
 
 
@@ -229,6 +240,7 @@ def groups_cut(ctx: Context) -> Iterator[Finding]:
                 name,
                 "checkpoint.quantization_config.group_size",
                 Because(f"whole groups need a tensor parallel size of {_legal(size, group)}"),
+                fix=(_smaller_split(field, size, group),),
             )
 
 
@@ -291,6 +303,7 @@ def micro_blocks(ctx: Context) -> Iterator[Finding]:
                 name,
                 Because(f"{served} scales {unit} inputs together"),
                 Because(f"whole blocks need a tensor parallel size of {_legal(size, unit)}"),
+                fix=(_smaller_split(field, size, unit),),
             )
 
 

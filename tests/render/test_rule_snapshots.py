@@ -35,7 +35,7 @@ def findings(rule_id: str, recipe: str) -> list[Diagnostic]:
     plan = PrecisionPlan.model_validate(
         {
             **document.data,
-            "origins": {key: Origin(FILE, *mark, "recipe") for key, mark in document.marks.items()},
+            "origins": {key: Origin(FILE, *mark) for key, mark in document.marks.items()},
         }
     )
     return [found for found in check(plan).diagnostics if found.id == rule_id]
