@@ -200,4 +200,5 @@ def test_the_version_needs_nothing_but_its_number() -> None:
 def test_checking_loads_no_heavy_library(arguments: list[str]) -> None:
     modules = loaded(f"from precision_plan.__main__ import main\nmain({arguments!r})")
     assert "precision_plan.rules.registry" in modules
-    assert modules.isdisjoint({"torch", "numpy", "rich", "safetensors", "transformer_engine"})
+    heavy = {"torch", "numpy", "rich", "safetensors", "transformer_engine", "hydra", "omegaconf"}
+    assert modules.isdisjoint(heavy)
