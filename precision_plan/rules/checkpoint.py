@@ -58,7 +58,7 @@ def key_missing(ctx: Context) -> Iterator[Finding]:
                 fix=(
                     set_to((f"{CONFIG}.quant_method", "modelopt" if config.quant_algo else "fp8")),
                 ),
-                stage="run",
+                stage="run" if ctx.plan.rollout.quantization is None else "engine_config",
             )
         return
     name = checkpoint_method(ctx)

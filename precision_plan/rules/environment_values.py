@@ -144,6 +144,19 @@ def _meant(value: str, row: EnvVar) -> tuple[str, ...]:
     return tuple(text for text in values if text.lower() == value.lower()) or values
 
 
+_NVFP4 = ("nvfp4", "nvfp4_qat", "custom")
+_CONSUMERS = {
+    FP32_SCALES: ("fp8_block", "custom"),
+    FIELD_VARIABLES["training.fp8_current_scaling_power_2_scales"]: ("fp8_per_tensor", "custom"),
+    FIELD_VARIABLES["training.nvfp4_disable_rht"]: _NVFP4,
+    FIELD_VARIABLES["training.nvfp4_disable_stochastic_rounding"]: _NVFP4,
+    FIELD_VARIABLES["training.nvfp4_disable_2d_quantization"]: _NVFP4,
+    FIELD_VARIABLES["training.nvfp4_row_scaled_activation"]: _NVFP4,
+    FIELD_VARIABLES["training.nvfp4_4over6"]: _NVFP4,
+}
+"""Variables that only some trained formats read."""
+
+
 @rule(
     "PP623",
     "variable-before-its-version",
@@ -177,6 +190,8 @@ def before_its_version(ctx: Context) -> Iterator[Finding]:
             continue
         if simulated and "NVFP4_4OVER6" in name:
             continue  # the fake quantizer reads these itself
+        if name in _CONSUMERS and train_format(ctx) not in _CONSUMERS[name]:
+            continue  # no version would read it: PP624
         if any(_reads(ctx, row, package) for package in row.read_by):
             continue
         package = next(iter(row.versions))
@@ -196,19 +211,6 @@ def _reads(ctx: Context, row: EnvVar, package: str) -> bool:
     if package in {"vime", "slime", "miles"}:
         return ctx.target.framework in {None, package}
     return True
-
-
-_NVFP4 = ("nvfp4", "nvfp4_qat", "custom")
-_CONSUMERS = {
-    FP32_SCALES: ("fp8_block", "custom"),
-    FIELD_VARIABLES["training.fp8_current_scaling_power_2_scales"]: ("fp8_per_tensor", "custom"),
-    FIELD_VARIABLES["training.nvfp4_disable_rht"]: _NVFP4,
-    FIELD_VARIABLES["training.nvfp4_disable_stochastic_rounding"]: _NVFP4,
-    FIELD_VARIABLES["training.nvfp4_disable_2d_quantization"]: _NVFP4,
-    FIELD_VARIABLES["training.nvfp4_row_scaled_activation"]: _NVFP4,
-    FIELD_VARIABLES["training.nvfp4_4over6"]: _NVFP4,
-}
-"""Variables that only some trained formats read."""
 
 
 @rule(
