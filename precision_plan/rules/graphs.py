@@ -1,17 +1,17 @@
-"""PP367 to PP372: CUDA graphs."""
+"""PP367 to PP370 and PP372: CUDA graphs."""
 
 from __future__ import annotations
 
 from precision_plan.plan import Fix
 from precision_plan.rules.base import Context, Found, Rule, rule, set_to
-from precision_plan.rules.sources import arguments, core, transformer_config
+from precision_plan.rules.sources import arguments, core
 
 _ALLOCATOR = "PYTORCH_CUDA_ALLOC_CONF"
 
 _SEGMENTS = "expandable_segments:True"
 
 
-def _graphs(ctx: Context) -> tuple[str, str] | None:
+def graphs_of(ctx: Context) -> tuple[str, str] | None:
     """The CUDA graph implementation that is on, and the plan field that asks for it."""
     args = ctx.args
     if args.cuda_graph_impl not in {"none", None}:
@@ -94,8 +94,8 @@ def full_iteration_nan_check(ctx: Context) -> Found:
         training: {bf16: true, cuda_graph_impl: full_iteration,
                    check_for_nan_in_loss_and_grad: false}
     """
-    graphs = _graphs(ctx)
-    if graphs is None or not _full_iteration(ctx, graphs[0]):
+    graphs = graphs_of(ctx)
+    if graphs is None or not full_iteration(ctx, graphs[0]):
         return None
     args = ctx.args
     if ctx.extra("inference_dynamic_batching") and _dynamic_inference_excludes_fp8(ctx):
@@ -117,7 +117,7 @@ def full_iteration_nan_check(ctx: Context) -> Found:
     )
 
 
-def _full_iteration(ctx: Context, implementation: str) -> bool:
+def full_iteration(ctx: Context, implementation: str) -> bool:
     """True if the graph holds a whole iteration, in the spelling of the version at hand."""
     training = ctx.plan.training
     scopes = (*(training.cuda_graph_scope or ()), *(training.cuda_graph_modules or ()))
@@ -207,7 +207,7 @@ def cuda_graph_segments(ctx: Context) -> Found:
     found = ctx.train_env.get(_ALLOCATOR)
     if found is None or _SEGMENTS not in found[0]:
         return None
-    graphs = _graphs(ctx)
+    graphs = graphs_of(ctx)
     if graphs is None:
         return None
     recent = ctx.core_since("0.16.0")
@@ -225,57 +225,6 @@ def cuda_graph_segments(ctx: Context) -> Found:
         found[1],
         graphs[1],
         fix=fixes,
-    )
-
-
-@rule(
-    "PP371",
-    "cuda-graph-with-full-recompute",
-    "error",
-    stage="validate",
-    source=(
-        arguments(1203, "core_v0.15.3"),
-        transformer_config(1784),
-    ),
-    versions=core("0.14.0"),
-)
-def cuda_graph_recompute(ctx: Context) -> Found:
-    """Full recomputation runs inside a graph of the full iteration only.
-
-    Why:
-        A per-layer graph cannot be replayed from within recomputation. Megatron 0.14 refuses the
-        pair for external graphs, 0.15 for all; later ones unless the full iteration is captured.
-
-    Bad:
-        software: {megatron_core: 0.16.1}
-        training: {bf16: true, cuda_graph_impl: local, recompute_granularity: full,
-                   recompute_method: uniform, recompute_num_layers: 1}
-
-    Good:
-        software: {megatron_core: 0.16.1}
-        training: {bf16: true, cuda_graph_impl: local}
-    """
-    args = ctx.args
-    if args.recompute_granularity != "full":
-        return None
-    graphs = _graphs(ctx)
-    if graphs is None:
-        return None
-    recent = ctx.core_since("0.16.0")
-    if recent:
-        scope = ctx.plan.training.cuda_graph_scope or ()
-        if ctx.core_since("0.18.0"):
-            allowed = args.cuda_graph_impl == "full_iteration"
-        else:
-            allowed = tuple(scope) == ("full_iteration",)
-        if allowed:
-            return None
-    return ctx.found(
-        "training.recompute_granularity = full excludes CUDA graphs of single layers",
-        "training.recompute_granularity",
-        graphs[1],
-        fix=(set_to((graphs[1], None)), set_to(("training.recompute_granularity", None))),
-        stage="transformer_config" if recent else None,
     )
 
 
@@ -317,6 +266,5 @@ RULES: tuple[Rule, ...] = (
     full_iteration_nan_check,
     inference_graph_fp8,
     cuda_graph_segments,
-    cuda_graph_recompute,
     external_graph_rng,
 )

@@ -31,6 +31,7 @@ def rules() -> Mapping[str, Rule]:
         fp8_params,
         framework,
         fsdp,
+        graph_recompute,
         graphs,
         hardware,
         hardware_limits,
@@ -114,6 +115,7 @@ def rules() -> Mapping[str, Rule]:
         weight_sync_modes,
         kv_scales,
         checkpoint_numbers,
+        graph_recompute,
     )
     found: dict[str, Rule] = {}
     slugs: set[str] = set()
