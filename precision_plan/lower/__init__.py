@@ -14,6 +14,7 @@ from precision_plan.lower.roles import roles
 from precision_plan.lower.scales import engine_scales
 from precision_plan.lower.settings import settings
 from precision_plan.lower.spelling import command_line
+from precision_plan.lower.te_precision import precision_file
 from precision_plan.lower.transformer_engine import transformer_engine
 from precision_plan.lower.vllm import vllm
 from precision_plan.plan import Lowering, PrecisionPlan
@@ -43,6 +44,7 @@ def lower(plan: PrecisionPlan) -> Lowering:
         vllm=vllm(context, job.roles.get("rollout_engine", {})),
         checkpoint=checkpoint(context),
         roles=roles(context),
+        layers=() if context.layers is None or context.infers else context.layers.ranges(),
     )
 
 
@@ -60,5 +62,6 @@ def _megatron(context: Context, job: RayLowering) -> MegatronLowering:
         argv=command_line(items),
         env=MappingProxyType(env),
         settings=settings(context),
+        files=MappingProxyType(precision_file(context)),
         items=items,
     )

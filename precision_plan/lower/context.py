@@ -10,6 +10,7 @@ from precision_plan.facts.megatron import MegatronFlag
 from precision_plan.facts.megatron_shape import command_line_at, megadlm_command_line
 from precision_plan.facts.versions import UnknownVersion, version
 from precision_plan.plan import Effective, PrecisionPlan, Target, effective
+from precision_plan.plan.layer_map import LayerMap, layer_map
 from precision_plan.plan.target import PACKAGES
 
 RL_FRAMEWORKS = ("vime", "slime", "miles")
@@ -24,7 +25,8 @@ class Context:
     """The plan with everything that more than one target asks of it.
 
     ``flags`` maps a plan field to its Megatron flag at the declared version (MegaDLM's own for
-    that framework); ``fields`` holds the plan's set fields.
+    that framework); ``fields`` holds the plan's set fields. ``layers`` is ``None`` where nothing
+    is trained.
     """
 
     plan: PrecisionPlan
@@ -32,6 +34,7 @@ class Context:
     effective: Effective
     flags: Mapping[str, MegatronFlag]
     fields: Mapping[str, Any]
+    layers: LayerMap | None
 
     @classmethod
     def of(cls, plan: PrecisionPlan) -> Context:
@@ -44,7 +47,8 @@ class Context:
             if target.framework == "megadlm"
             else command_line_at(resolved.megatron_core)
         )
-        return cls(plan, target, resolved, flags, dict(plan.set_fields()))
+        layers = layer_map(plan, target, resolved)
+        return cls(plan, target, resolved, flags, dict(plan.set_fields()), layers)
 
     @property
     def framework(self) -> str | None:

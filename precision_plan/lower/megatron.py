@@ -10,6 +10,7 @@ from precision_plan.lower import megadlm
 from precision_plan.lower.context import Context
 from precision_plan.lower.inference import inference_items
 from precision_plan.lower.spelling import flag_item, text
+from precision_plan.lower.te_precision import precision_file_items
 from precision_plan.plan import SECTIONS, Item, Reason
 
 Flagged = tuple[MegatronFlag, Item]
@@ -44,7 +45,11 @@ def megatron_items(context: Context) -> tuple[Item, ...]:
     """
     if not context.trains:
         return ()
-    flagged = [*_from_plan(context), *_written_out(context)]
+    flagged = [
+        *_from_plan(context),
+        *precision_file_items(context),
+        *_written_out(context),
+    ]
     if context.infers:
         flagged += inference_items(context)
     elif context.framework == "megadlm":

@@ -192,8 +192,11 @@ def _backward_element(context: Context) -> str:
 
 
 def _gemm(context: Context, name: str, element: str) -> Role:
+    assert context.layers is not None
+    if context.layers.by_module:
+        return _modules(context, name, edges=False)
     recipe = recipe_of(context)
-    if recipe is None:
+    if recipe is None or context.layers.default.format == base(context):
         note = _fake_quantization(context) if name == "GEMM inputs forward" else ""
         return row(name, base(context), base_origin(context), note=note)
     if recipe.format is None:
@@ -254,14 +257,35 @@ def _embedding(context: Context) -> Role:
 
 def _edge_layers(context: Context, forward: Role) -> Role:
     name, dest = "first/last layers", "first_last_layers_bf16"
-    if context.argument(dest) and recipe_of(context) is not None:
-        counts = (
-            context.argument("num_layers_at_start_in_bf16"),
-            context.argument("num_layers_at_end_in_bf16"),
-        )
-        note = "(first {}, last {})".format(*counts)
-        return row(name, base(context), decided_by(context, dest), note=note)
-    return Role(name, forward.dtype, forward.bytes_per_element, "like every other layer")
+    assert context.layers is not None
+    exempts = context.argument(dest) and recipe_of(context) is not None
+    if not exempts or context.layers.default.format == base(context):
+        return Role(name, forward.dtype, forward.bytes_per_element, "like every other layer")
+    if context.layers.by_module:
+        return _modules(context, name, edges=True)
+    note = "(first {}, last {})".format(*_edge_counts(context))
+    return row(name, base(context), decided_by(context, dest), note=note)
+
+
+def _edge_counts(context: Context) -> tuple[int, int]:
+    start = context.argument("num_layers_at_start_in_bf16") or 0
+    return start, context.argument("num_layers_at_end_in_bf16") or 0
+
+
+def _modules(context: Context, name: str, *, edges: bool) -> Role:
+    """A row of layers whose modules a file tells apart: the first and last ones, or the others."""
+    layers = context.layers
+    assert layers is not None
+    start, end = _edge_counts(context) if context.argument("first_last_layers_bf16") else (0, 0)
+    count = len(layers.decoder)
+    at_edge = {layer for layer in range(count) if layer < start or layer >= count - end}
+    chosen = at_edge if edges else set(range(count)) - at_edge
+    found = layers.formats(sorted(chosen))
+    if not found or None in found:
+        return unknown(name, f"{layers.by_module}: module by module")
+    if len(found) == 1:
+        return row(name, str(found[0]), str(layers.by_module), activation=True)
+    return Role(name, ", ".join(map(str, found)), None, f"{layers.by_module}: module by module")
 
 
 # Gather and checkpoint ------------------------------------------------------------------------

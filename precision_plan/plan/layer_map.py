@@ -64,23 +64,25 @@ class LayerMap:
     """The formats of the decoder layers and of the multi-token prediction layers.
 
     ``decoder`` and ``mtp`` are empty where the number of layers is not known. ``default`` is what
-    a decoder layer has that nothing exempts. ``complete`` is false where the model has layers
+    a decoder layer has that nothing exempts. ``by_module`` names the plan field of a file that
+    decides for single modules, if there is one; ``complete`` is false where the model has layers
     that the plan does not describe.
     """
 
     default: ModuleFormat
     decoder: tuple[LayerFormats, ...] = ()
     mtp: tuple[LayerFormats, ...] = ()
+    by_module: str | None = None
     complete: bool = False
 
     def ranges(self) -> tuple[LayerRange, ...]:
         """The map in as few rows as say everything."""
         return (*_ranges("decoder", self.decoder), *_ranges("mtp", self.mtp))
 
-    def formats(self, layers: Iterable[int] | None = None) -> frozenset[str | None]:
-        """Formats that occur in training in some decoder layers (or in all)."""
-        chosen = self.decoder if layers is None else [self.decoder[layer] for layer in layers]
-        return frozenset(found.format for layer in chosen for found in layer.values())
+    def formats(self, layers: Iterable[int]) -> tuple[str | None, ...]:
+        """Formats that occur in training in some decoder layers, in the order of the modules."""
+        found = (module.format for layer in layers for module in self.decoder[layer].values())
+        return tuple(dict.fromkeys(found))
 
     @property
     def uniform(self) -> bool:
@@ -106,9 +108,10 @@ def layer_map(
     modules = model_modules(plan, resolver.resolved)
     default = resolver.unknown or resolver.model
     if modules is None:
-        return LayerMap(default)
+        return LayerMap(default, by_module=resolver.by_module)
     return LayerMap(
         default=default,
+        by_module=resolver.by_module,
         decoder=tuple(resolver.decoder(modules)),
         mtp=tuple(resolver.mtp(modules)),
         complete=modules.complete,
@@ -142,22 +145,19 @@ class _Resolver:
     # The model's own recipe ---------------------------------------------------------------------
     def _model(self) -> ModuleFormat:
         """What a layer computes in that nothing exempts."""
+        fp4, fp8 = self._argument("fp4"), self._argument("fp8")
+        if self.target.framework == "megadlm":  # its Megatron knows delayed scaling only
+            fp4, fp8 = None, self.plan.training.fp8_format
+        if not fp4 and not fp8:
+            if self.base == "fp32":
+                return self._in_base("neither bf16 nor fp16 is set", "params_dtype")
+            return self._in_base(self._decided(self.base), self.base)
         if self._argument("transformer_impl") == "local":
             return self._in_base("only Transformer Engine's layers quantize", "transformer_impl")
         if self.target.framework == "megadlm":
-            if self.plan.training.fp8_format is not None:
-                return self._by_class("DelayedScaling", "fp8")
-        elif self._argument("fp4"):
-            return self._by_class(
-                recipe_class(fp4_recipe=self._argument("fp4_recipe")), "fp4_recipe"
-            )
-        elif self._argument("fp8"):
-            return self._by_class(
-                recipe_class(fp8_recipe=self._argument("fp8_recipe")), "fp8_recipe"
-            )
-        if self.base == "fp32":
-            return self._in_base("neither bf16 nor fp16 is set", "params_dtype")
-        return self._in_base(self._decided(self.base), self.base)
+            return self._by_class("DelayedScaling", "fp8")
+        dest = "fp4_recipe" if fp4 else "fp8_recipe"
+        return self._by_class(recipe_class(**{dest: self._argument(dest)}), dest)
 
     def _by_class(self, name: str | None, dest: str) -> ModuleFormat:
         format = _format_of(name)
@@ -189,9 +189,17 @@ class _Resolver:
         return self.plan.training.te_precision_config if self._has_file_flag else None
 
     @property
+    def by_module(self) -> str | None:
+        """The field of the file that decides for single modules."""
+        if self.unknown is not None:
+            return self.unknown.field
+        return INLINE if self.config is not None else None
+
+    @property
     def _has_file_flag(self) -> bool:
-        """False at a Megatron version that has no ``--te-precision-config-file``."""
-        return hasattr(self.resolved.args, "te_precision_config_file")
+        """False where Megatron, or its fork, has no ``--te-precision-config-file``."""
+        known = hasattr(self.resolved.args, "te_precision_config_file")
+        return known and self.target.framework != "megadlm"
 
     # Layers -------------------------------------------------------------------------------------
     def decoder(self, modules: ModelModules) -> Iterator[LayerFormats]:
@@ -238,10 +246,10 @@ class _Resolver:
         if matched is None:
             return outer
         key, matcher = matched
-        field = f"{INLINE}.matchers.{key}"
+        because, field = f"matcher {key}", f"{INLINE}.matchers.{key}"
         params = (config.configs or {}).get(matcher.config or "")
         if params is None or params.training_recipe is None:
-            return ModuleFormat(None, None, field, field)  # Megatron stops here
+            return ModuleFormat(None, None, because, field)  # Megatron stops here
         training = params.training_recipe
         evaluation = params.evaluation_recipe or training
         quantized = outer.format != self.base
@@ -250,7 +258,7 @@ class _Resolver:
         return ModuleFormat(
             self._recipe(training, outer.format, quantized),
             self._recipe(evaluation, outer.format, quantized),
-            field,
+            because,
             field,
         )
 

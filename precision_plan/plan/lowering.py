@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from precision_plan.plan.layer_map import LayerRange
+
 ROLES = ("driver", "train_actor", "rollout_engine", "vllm_worker", "converter")
 """Process roles of an RL job, in the order in which they start."""
 
@@ -37,12 +39,14 @@ class MegatronLowering:
 
     ``settings`` maps megatron-core dataclass names (``TransformerConfig``, ``OptimizerConfig``,
     ``DistributedDataParallelConfig``) to constructor keywords; dtypes are texts such as
-    ``"float32"`` because this room does not know torch.
+    ``"float32"`` because this room does not know torch. ``files`` maps the name of a file that
+    ``argv`` names to its content: whoever launches puts it where the command starts.
     """
 
     argv: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
     settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    files: Mapping[str, str] = field(default_factory=dict)
     items: tuple[Item, ...] = ()
 
 
@@ -106,7 +110,11 @@ class Role:
 
 @dataclass(frozen=True, slots=True)
 class Lowering:
-    """Everything that a launch needs, by target."""
+    """Everything that a launch needs, by target.
+
+    ``layers`` is the layer map in rows: the format of every linear module of every layer, and
+    what decides it. It is empty where nothing is trained or the number of layers is not known.
+    """
 
     megatron: MegatronLowering = field(default_factory=MegatronLowering)
     transformer_engine: TransformerEngineLowering = field(default_factory=TransformerEngineLowering)
@@ -114,3 +122,4 @@ class Lowering:
     vllm: VllmLowering = field(default_factory=VllmLowering)
     checkpoint: CheckpointLowering = field(default_factory=CheckpointLowering)
     roles: tuple[Role, ...] = ()
+    layers: tuple[LayerRange, ...] = ()

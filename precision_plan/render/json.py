@@ -29,6 +29,7 @@ def plan(compiled: Compiled) -> str:
             "summary": _summary(compiled.diagnostics, compiled.rules_checked, compiled.unchecked),
             "lowered": None if lowering is None else _lowered(lowering, mask),
             "roles": [] if lowering is None else _roles(lowering, mask),
+            "layers": [] if lowering is None else _layers(lowering, mask),
         }
     )
 
@@ -110,6 +111,7 @@ def _lowered(lowering: Lowering, mask: Mask) -> dict[str, Any]:
             "argv": mask.argv(megatron.argv),
             "env": mask.data(megatron.env),
             "settings": mask.data(megatron.settings),
+            "files": mask.data(megatron.files),
             "items": _items(megatron.items, mask),
         },
         "transformer_engine": {
@@ -162,6 +164,23 @@ def _roles(lowering: Lowering, mask: Mask) -> list[dict[str, Any]]:
             "origin": mask.text(role.origin),
         }
         for role in lowering.roles
+    ]
+
+
+def _layers(lowering: Lowering, mask: Mask) -> list[dict[str, Any]]:
+    """Rows of the layer map; no modules means all of them, a ``null`` format is unknown."""
+    return [
+        {
+            "block": row.block,
+            "first": row.first,
+            "last": row.last,
+            "modules": list(row.modules),
+            "format": row.resolved.format,
+            "evaluation": row.resolved.evaluation,
+            "reason": mask.text(row.resolved.because),
+            "field": row.resolved.field,
+        }
+        for row in lowering.layers
     ]
 
 

@@ -89,6 +89,7 @@ class _Script:
         megatron, vllm, ray = self.lowering.megatron, self.lowering.vllm, self.lowering.ray
         own = ray.roles.get("train_actor", megatron.env)
         blocks = [
+            *(self._file(name, text) for name, text in megatron.files.items()),
             self._array("MEGATRON_ARGS", megatron.argv),
             self._array("VLLM_ARGS", vllm.passthrough or vllm.argv),
             f"RUNTIME_ENV_JSON={self._json(ray.runtime_env)}"
@@ -103,9 +104,20 @@ class _Script:
         return blocks
 
     @property
+    def _files(self) -> Mapping[str, str]:
+        return {} if self.lowering is None else self.lowering.megatron.files
+
+    @property
     def _is_ray_job(self) -> bool:
         """A Ray job has a driver; a program of its own is one process per GPU."""
         return self.lowering is not None and "driver" in self.lowering.ray.roles
+
+    # Files ------------------------------------------------------------------------------------
+    def _file(self, name: str, text: str) -> str:
+        """Writes a file that an argument names. Lowering leaves only printable ASCII in it."""
+        end = _identifier(name)
+        shown = self.mask.text(text)
+        return f"# Every process must find it here.\ncat >{quote(name)} <<'{end}'\n{shown}{end}"
 
     # Arguments --------------------------------------------------------------------------------
     def _array(self, name: str, argv: Sequence[str]) -> str:
@@ -122,7 +134,13 @@ class _Script:
                 if line:
                     yield " ".join(line)
                 line, flag = [], word.partition("=")[0]
-            line.append(quote(word) if word == shown else self._without_secret(word, flag))
+            if word in self._files:
+                # Processes may start in other folders than this script.
+                line.append(f'"$PWD"/{quote(word)}')
+            elif word == shown:
+                line.append(quote(word))
+            else:
+                line.append(self._without_secret(word, flag))
         if line:
             yield " ".join(line)
 

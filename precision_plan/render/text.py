@@ -14,6 +14,7 @@ from precision_plan.render._mask import Mask
 if TYPE_CHECKING:
     from precision_plan.plan import Diagnostic, Item, Lowering, PrecisionPlan
     from precision_plan.plan.compiled import Compiled, LintReport
+    from precision_plan.plan.layer_map import ModuleFormat
 
 _LABEL = 15  # the column in which the header's values start
 
@@ -101,7 +102,7 @@ def _safe(mask: Mask, text: str) -> str:
 def _lowering(
     lowering: Lowering, plan: PrecisionPlan, mask: Mask, width: int, style: Style
 ) -> list[list[str]]:
-    blocks = [_roles(lowering, mask, width, style)]
+    blocks = [_roles(lowering, mask, width, style), _layers(lowering, plan, mask, width, style)]
     recipe = lowering.transformer_engine.recipe
     targets = (
         ("Megatron", lowering.megatron.items),
@@ -133,6 +134,41 @@ def _roles(lowering: Lowering, mask: Mask, width: int, style: Style) -> list[str
     ]
     lines = table(rows, (26, 24, 7), width, indent=2)
     return [style("title", "Tensors (bytes per element)"), style("dim", lines[0]), *lines[1:]]
+
+
+def _layers(
+    lowering: Lowering, plan: PrecisionPlan, mask: Mask, width: int, style: Style
+) -> list[str]:
+    """Which layers and modules compute in what; nothing where all of them are alike."""
+    if len({(row.resolved.format, row.resolved.evaluation) for row in lowering.layers}) < 2:
+        return []
+    rows = [("layers", "modules", "format", "what decides")]
+    for row in lowering.layers:
+        last = "" if row.first == row.last else f" to {row.last}"
+        block = "" if row.block == "decoder" else f"{row.block} "
+        rows.append(
+            (
+                f"{block}{row.first}{last}",
+                _safe(mask, ", ".join(row.modules) or "all"),
+                _format(row.resolved),
+                _safe(mask, _decides(row.resolved, plan)),
+            )
+        )
+    lines = table(rows, (12, 30, 22), width, indent=2)
+    return [style("title", "Layers (from 0)"), style("dim", lines[0]), *lines[1:]]
+
+
+def _format(resolved: ModuleFormat) -> str:
+    training, evaluation = resolved.format or "unknown", resolved.evaluation or "unknown"
+    return training if training == evaluation else f"{training}, {evaluation} in evaluation"
+
+
+def _decides(resolved: ModuleFormat, plan: PrecisionPlan) -> str:
+    if resolved.field is None:
+        return resolved.because
+    origin = plan.origin(resolved.field)
+    where = f"{origin.layer}:{origin.line}" if origin.line else origin.layer
+    return f"{resolved.because}  {where}".rstrip()
 
 
 def _item(item: Item, plan: PrecisionPlan, mask: Mask) -> tuple[str, str]:

@@ -22,7 +22,7 @@ def compiled(recipe: str, *overrides: str) -> Compiled:
 
 
 def json_text(plan: Compiled) -> str:
-    """The lowering and the role table. The reasons are left out: they are prose."""
+    """The lowering, the role table and the layers. Reasons of items are prose and left out."""
     data = json.loads(as_json.plan(plan))
     lowered: dict[str, dict[str, Any]] = data["lowered"]
     for target in lowered.values():
@@ -31,7 +31,12 @@ def json_text(plan: Compiled) -> str:
         f"{role['name']}: {role['dtype']}, {role['bytes_per_element']} bytes, {role['origin']}"
         for role in data["roles"]
     ]
-    return json.dumps({"lowered": lowered, "roles": roles}, indent=1) + "\n"
+    layers = [
+        f"{row['block']} {row['first']} to {row['last']}, {' '.join(row['modules']) or 'all'}: "
+        f"{row['format']}, {row['evaluation']} in evaluation, {row['field']}"
+        for row in data["layers"]
+    ]
+    return json.dumps({"lowered": lowered, "roles": roles, "layers": layers}, indent=1) + "\n"
 
 
 def shell_text(plan: Compiled) -> str:
