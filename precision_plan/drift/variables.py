@@ -19,7 +19,7 @@ from precision_plan.drift.values import Computed, Values, is_environ, read_key
 _NATIVE = (".cpp", ".cc", ".cu", ".cuh", ".h", ".hpp")
 _TOUCHES = re.compile(r"environ|getenv")
 _NATIVE_READ = re.compile(
-    r'\bgetenv\s*(?:<[^<>]*>)?\s*\(\s*"(?P<name>\w+)"\s*(?:,\s*(?P<default>[^(),;]+?)\s*)?\)'
+    r'\bgetenv\s*(?:<[^<>]*>)?\s*\(\s*"(?P<name>\w+)"(?:\s*,\s*(?P<default>[^(),;]+?)\s*\))?'
 )
 _QUOTED = re.compile(r"""["']([A-Z][A-Za-z0-9]*(?:_[A-Za-z0-9]+)+)["']""")
 _LITERAL = re.compile(r'"([^"]*)"|(-?\d+(?:\.\d+)?)|true|false')
