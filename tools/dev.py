@@ -98,6 +98,7 @@ def main(arguments: list[str]) -> int:
         return 2
     level, command = TASKS[arguments[0]]
     set_up(level)
+    run(PYTHON, "-m", "compileall", "-q", "precision_plan")  # see tools/hatch_build.py
     if arguments[0] == "test":
         fetch_te_wheels()
     return run(PYTHON, *command, *arguments[1:], env=CPU_ONLY_TE if level == "full" else None)
