@@ -13,7 +13,7 @@ from precision_plan.compose.document import read_document
 from precision_plan.compose.interpolation import resolve
 from precision_plan.compose.merge import Draft
 from precision_plan.compose.overrides import Override, parse_overrides
-from precision_plan.compose.reading import display_path
+from precision_plan.compose.reading import display_path, is_folder
 from precision_plan.compose.search_path import (
     PRIMARY,
     RECIPE_GROUP,
@@ -87,7 +87,7 @@ class Composer:
             name = str(text)
             for scheme in _SCHEMES:
                 name = name.removeprefix(scheme)
-            if Path(name).is_dir():
+            if is_folder(Path(name)):
                 folders.append(Path(name))
                 continue
             problems.append(
@@ -115,10 +115,10 @@ def _recipe_override(
         found = search_path.find(f"{RECIPE_GROUP}/{text}")
         if found not in (None, path) or not looks_like_path(text):
             return search_path, [_chosen(text)], []
-    if os.path.lexists(path) and not path.is_dir():
+    if os.path.lexists(path) and not is_folder(path):
         return search_path.beside(path), [_chosen(path.name)], []
     shown = display_path(path)
-    reason = "it is a folder" if path.is_dir() else "it does not exist"
+    reason = "it is a folder" if is_folder(path) else "it does not exist"
     problem = compose_diagnostic("PP010", f"cannot read {shown}: {reason}", Origin(shown))
     return search_path, [], [problem]
 

@@ -17,6 +17,9 @@ from precision_plan.plan.diagnostic import Fix
 _REFERENCE = re.compile(r"\$\{(?P<dots>\.*)(?P<key>[A-Za-z_0-9][\w-]*(?:\.[\w-]+)*)\}", re.ASCII)
 _RESOLVER = re.compile(r"\$\{\s*(?P<name>[\w.]+)\s*:")
 
+STEP_LIMIT = 50
+"""Interpolations that one may lead through."""
+
 Path = tuple[str | int, ...]
 
 
@@ -25,6 +28,8 @@ class _Unresolved(Exception):
         super().__init__(message)
         self.fix = fix
         self.code = code
+        self.path: Path = ()
+        """The value at fault; others that refer to it fail with it."""
 
 
 class _Unset(_Unresolved):
@@ -40,15 +45,17 @@ def resolve(draft: Draft, *, incomplete: bool = False) -> None:
     if not found:
         return
     resolver = _Resolver(draft.data)
+    reported: set[Path] = set()
     values = []
     for path in found:
         try:
             values.append((path, resolver.value(path, ())))
         except _Unresolved as error:
             values.append((path, None))
-            if incomplete and isinstance(error, _Unset):
+            if error.path in reported or (incomplete and isinstance(error, _Unset)):
                 continue
-            key = ".".join(map(str, path))
+            reported.add(error.path)
+            key = ".".join(map(str, error.path))
             draft.problems.append(
                 compose_diagnostic(
                     error.code,
@@ -84,17 +91,26 @@ class _Resolver:
     def __init__(self, data: dict[str, Any]) -> None:
         self.data = data
         self.known: dict[Path, Any] = {}
+        self.failed: dict[Path, _Unresolved] = {}
         self.count = 0
 
     def value(self, path: Path, chain: tuple[Path, ...]) -> Any:
         """The resolved value at ``path``; ``chain`` holds the paths that wait for it."""
         if path in self.known:
             return self._counted(self.known[path])
+        if path in self.failed:
+            raise self.failed[path]
         if path in chain:
             cycle = " -> ".join(".".join(map(str, each)) for each in (*chain, path))
             raise _Unresolved(f"interpolations refer to each other: {cycle}", "break the circle")
-        raw = self._raw(path)
-        result = self._resolved(raw, path, (*chain, path))
+        if len(chain) > STEP_LIMIT:
+            raise _too_far()
+        try:
+            result = self._resolved(self._raw(path), path, (*chain, path))
+        except _Unresolved as error:
+            error.path = error.path or path
+            self.failed[path] = error
+            raise
         self.known[path] = result
         return result
 
@@ -130,7 +146,10 @@ class _Resolver:
             )
         return result
 
-    def _target(self, match: re.Match[str], path: Path) -> Path:
+    def _target(self, match: re.Match[str], path: Path, steps: int = 0) -> Path:
+        """The path that a reference in the value at ``path`` names, through other references."""
+        if steps > STEP_LIMIT:
+            raise _too_far()
         dots = len(match["dots"])
         if dots > len(path):
             raise _Unresolved(f"{match[0]} leads out of the recipe", "write ${section.key}")
@@ -140,7 +159,7 @@ class _Resolver:
         for part in match["key"].split("."):
             step: str | int = part
             if isinstance(node, str) and (inner := _REFERENCE.fullmatch(node)) is not None:
-                target = self._target(inner, target)
+                target = self._target(inner, target, steps + 1)
                 node = self._raw(target)
             if isinstance(node, list) and part.isdigit() and int(part) < len(node):
                 step = int(part)
@@ -177,6 +196,10 @@ class _Resolver:
         if isinstance(value, list):
             return [self._counted(inner) for inner in value]
         return value
+
+
+def _too_far() -> _Unresolved:
+    return _Unresolved(f"it refers through more than {STEP_LIMIT} values", "write the value out")
 
 
 def _short(text: str) -> str:

@@ -80,7 +80,9 @@ def _read_bytes(path: Path, origin: Origin) -> bytes:
         # A named pipe without a writer would block a plain open for ever.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (OSError, ValueError) as error:
-        raise _refused("PP010", f"cannot read {origin}: {_reason(error)}", origin) from None
+        leads_nowhere = isinstance(error, FileNotFoundError) and path.is_symlink()
+        reason = "its symbolic link leads nowhere" if leads_nowhere else _reason(error)
+        raise _refused("PP010", f"cannot read {origin}: {reason}", origin) from None
     try:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
@@ -115,6 +117,11 @@ def _reason(error: Exception) -> str:
 def _refused(code: str, message: str, origin: Origin, fix: str | None = None) -> Unreadable:
     fixes = (Fix(fix),) if fix else ()
     return Unreadable(compose_diagnostic(code, message, origin, fix=fixes))
+
+
+def is_folder(path: Path) -> bool:
+    """True for a folder; false for everything else, names that no system takes among it."""
+    return os.path.isdir(path)  # noqa: PTH112 - Path.is_dir raises on a name that is too long
 
 
 def display_path(path: Path) -> str:

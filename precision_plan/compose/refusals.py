@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import types
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import ValidationError
@@ -40,6 +41,9 @@ _BOUNDS = {
     "less_than_equal": ("at most", "le"),
     "string_pattern_mismatch": ("a text of the form", "pattern"),
 }
+
+
+_NUMBER = re.compile(r"[-+]?\d+(\.\d*)?([eE][-+]?\d+)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +122,7 @@ def _refusal(
         diagnostic = _wrong_type(field, items, value, origin)
     else:
         diagnostic = _out_of_bounds(field, items[0], value, origin)
-    return Refusal(whole, diagnostic, (named,))
+    return Refusal(whole, replace(diagnostic, field=named), (named,))
 
 
 # -- unknown keys ---------------------------------------------------------------------------
@@ -228,9 +232,9 @@ def _wrong_type(field: str, items: Sequence[Any], value: Any, origin: Origin) ->
     fixes: tuple[Fix, ...] = ()
     if isinstance(value, bool) and "a text" in wanted:
         fixes = (Fix('write "1", "0", "true" or "false" in quotes, as the program expects'),)
-    elif isinstance(value, str) and "true or false" in wanted:
+    elif str(value).lower() in ("true", "false") and "true or false" in wanted:
         fixes = (Fix("write true or false without quotes"),)
-    elif isinstance(value, str) and "number" in wanted:
+    elif isinstance(value, str) and "number" in wanted and _NUMBER.fullmatch(value):
         fixes = (Fix("write the number without quotes"),)
     return compose_diagnostic(
         "PP004",
@@ -274,14 +278,30 @@ def _shown(value: Any, field: str) -> str:
 def _model(path: Sequence[Any]) -> type[Section] | None:
     """The section class at ``path``; ``None`` where the path leads into a value."""
     model: type[Section] = PrecisionPlan
+    by_name: type[Section] | None = None  # sections by names that the recipe chooses
     for part in path:
+        if by_name is not None:
+            model, by_name = by_name, None
+            continue
         info = model.model_fields.get(str(part))
-        inner = next((arm for arm in _arms(info.annotation if info else None)
-                      if isinstance(arm, type) and issubclass(arm, Section)), None)  # fmt: skip
-        if inner is None:
+        inner, by_name = _inner(info.annotation if info else None)
+        if inner is not None:
+            model = inner
+        elif by_name is None:
             return None
-        model = inner
-    return model
+    return model if by_name is None else None
+
+
+def _inner(annotation: Any) -> tuple[type[Section] | None, type[Section] | None]:
+    """The section that a field holds, or the one that it holds by names of the recipe."""
+    for arm in _arms(annotation):
+        if isinstance(arm, type) and issubclass(arm, Section):
+            return arm, None
+        values = get_args(arm)[1:] if get_origin(arm) is Mapping else ()
+        for value in values:
+            if isinstance(value, type) and issubclass(value, Section):
+                return None, value
+    return None, None
 
 
 def _choices(path: Sequence[Any]) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import isfinite
 from typing import Any
@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from precision_plan.compose.composition import Composition, origin_of
 from precision_plan.compose.merge import MISSING, copied
+from precision_plan.compose.suggest import printable
 from precision_plan.plan.codes import compose_diagnostic, is_broken_input
 from precision_plan.plan.diagnostic import Diagnostic, Fix
 from precision_plan.plan.precision_plan import PrecisionPlan
@@ -31,16 +32,18 @@ def build_plan(composition: Composition) -> PlanResult:
     data = _sections(composition)
     invalid: set[str] = set()
     diagnostics: list[Diagnostic] = []
-    for path, why in _valueless(data, ()):
+    for path, code, why in list(_unusable(data, ())):
         field = ".".join(map(str, path))
-        diagnostics.append(_without_value(composition, field, why))
+        origin = origin_of(composition.origins, field)
+        message = printable(f"{field} {why}")
+        diagnostics.append(compose_diagnostic(code, message, origin, field=field))
         invalid.add(field)
         _drop(data, path)
     plan = _validated(data, composition)
-    while not isinstance(plan, PrecisionPlan):
+    while not isinstance(plan, PrecisionPlan):  # a refusal may hide another: a key, then its value
         from precision_plan.compose.refusals import refusals
 
-        for refusal in refusals(plan, data, composition):
+        for refusal in list(refusals(plan, data, composition)):
             if refusal.text is not None:
                 _replace(data, refusal.path, refusal.text)
                 continue
@@ -52,13 +55,17 @@ def build_plan(composition: Composition) -> PlanResult:
     return PlanResult(plan, frozenset(invalid), tuple(diagnostics))
 
 
+_RESERVED = "origins"
+"""A field of the plan that the composer fills, and no recipe."""
+
+
 def _sections(composition: Composition) -> dict[str, Any]:
     """A copy for the schema: numbers in ``env`` as written, ``recipe.name`` filled in."""
     data = {
         section: copied(value) for section, value in composition.data.items() if value is not None
     }
     for field, text in composition.texts.items():
-        if field.startswith("env."):
+        if field.startswith("env.") and field.count(".") == 2:
             _replace(data, tuple(field.split(".")), text)
     recipe = data.setdefault("recipe", {})
     if isinstance(recipe, dict) and composition.recipe is not None:
@@ -75,35 +82,25 @@ def _validated(
         return error
 
 
-def _valueless(node: dict[Any, Any], path: tuple[Any, ...]) -> list[tuple[tuple[Any, ...], str]]:
-    """Paths of values that no schema lets through, whatever the type, and what is wrong."""
-    found: list[tuple[tuple[Any, ...], str]] = []
-    for key, value in node.items():
-        here = (*path, key)
-        if isinstance(value, dict):
-            found.extend(_valueless(value, here))
-        elif isinstance(value, list):
-            if any(_is_valueless(item) for item in value):
-                found.append((here, "holds an item without a value"))
-        elif value == MISSING:
-            found.append((here, f"must be given: it is still {MISSING}"))
-        elif _is_valueless(value):
-            found.append((here, f"is {value}; it takes a finite number"))
-    return found
-
-
-def _is_valueless(value: Any) -> bool:
-    return value == MISSING or (isinstance(value, float) and not isfinite(value))
-
-
-def _without_value(composition: Composition, field: str, why: str) -> Diagnostic:
-    return compose_diagnostic(
-        "PP003",
-        f"{field} {why}",
-        origin_of(composition.origins, field),
-        field=field,
-        fix=(Fix(f"set {field}"),),
-    )
+def _unusable(node: Any, path: tuple[Any, ...]) -> Iterator[tuple[tuple[Any, ...], str, str]]:
+    """Paths of what no schema lets through, whatever the type; code and reason of each."""
+    if isinstance(node, dict):
+        for key, value in node.items():
+            if not path and key == _RESERVED:
+                yield (key,), "PP002", "is no section of the plan"
+            elif not isinstance(key, str):
+                yield (*path, key), "PP002", "is no text as a key: write it in quotes"
+            else:
+                yield from _unusable(value, (*path, key))
+    elif isinstance(node, list):
+        for item in node:  # a list is refused as a whole
+            for _, code, why in _unusable(item, path):
+                yield path, code, f"holds an item that {why}"
+                return
+    elif node == MISSING:
+        yield path, "PP003", f"must be given: it is still {MISSING}"
+    elif isinstance(node, float) and not isfinite(node):
+        yield path, "PP003", f"is {node}; it takes a finite number"
 
 
 def _undocumented(composition: Composition, plan: PrecisionPlan) -> list[Diagnostic]:

@@ -6,6 +6,8 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
+from precision_plan.compose.reading import is_folder
+
 RECIPE_GROUP = "recipe"
 """The group of ``+recipe=NAME``; its files lie in the folder ``recipes``."""
 _RECIPE_FOLDER = "recipes"
@@ -59,7 +61,7 @@ class SearchPath:
 
     def is_group(self, group: str) -> bool:
         """True if some folder has files for ``group``."""
-        return any(folder.is_dir() for folder in self._of(group))
+        return any(map(is_folder, self._of(group)))
 
     def choices(self, group: str) -> tuple[str, ...]:
         """Sorted names of the choices of ``group``; empty if there is no such group."""
