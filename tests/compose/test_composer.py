@@ -217,7 +217,9 @@ def test_references(compose: Compose, write: Write) -> None:
         "defaults:\n  - override /hardware: h100\n"
         "model: {name: m, num_layers: 4, kv_channels: '${.num_layers}'}\n"
         "checkpoint: {save: 'runs/${model.name}/${hardware.gpu}', quantization_config: {bits: 4}}\n"
-        "rollout: {quantization_config: '${checkpoint.quantization_config}', dtype: '${..model.name}'}\n"
+        "rollout:\n"
+        "  quantization_config: ${checkpoint.quantization_config}\n"
+        "  dtype: ${..model.name}\n"
         "parallel: {tensor_model_parallel_size: '${hardware.gpus_per_node}'}\n"
     ))  # fmt: skip
     composition = compose("odd", "rollout.quantization_config.fmt=${model.name}")

@@ -76,7 +76,7 @@ def test_completion(run) -> None:
 
 
 def test_a_sweep_runs_every_job_and_keeps_the_worst_code(run) -> None:
-    code, out, err = run(
+    code, out, _ = run(
         "-m", "+recipe=qwen3-30b-fp8", "training.fp16=false,true", "dry_run=true", "qat.nope=1"
     )
     assert code == 1
@@ -112,7 +112,7 @@ def test_a_recipe_cannot_make_hydra_run_code(run, tmp_path_factory: pytest.TempP
         "training: {x: " + action + "}\n",
     ):
         (folder / "own.yaml").write_text(text)
-        code, _, err = run(f"+recipe={folder}/own.yaml", "-m", "dry_run=true")
+        code, _, err = run("-m", f"+recipe={folder}/own.yaml", "dry_run=true")
         assert code != 0 and ("only config.yaml may configure Hydra" in err or "PP015" in err)
         assert run(f"+recipe={folder}/own.yaml", "dry_run=true")[0] == 2
         assert not trap.exists()

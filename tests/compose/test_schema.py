@@ -47,8 +47,8 @@ REFUSED = {
                                  "did you mean training.fp8_recipe?"),
     "training.fp8=hybrid": ("PP002", "the plan has no key training.fp8",
                             "did you mean training.fp8_format?"),
-    "training.vllm-kv-cache-dtype=fp8": ("PP002", "the plan has no key training.vllm-kv-cache-dtype",
-                                         "did you mean rollout.kv_cache_dtype?"),
+    "training.vllm-kv-cache-dtype=fp8": (
+        "PP002", "the plan has no key training.vllm-kv-", "did you mean rollout.kv_cache_dtype?"),
     "training.kv_cache_dtype=fp8": ("PP002", "the plan has no key training.kv_cache_dtype",
                                     "did you mean rollout.kv_cache_dtype?"),
     "training.main_grad_dtype=bf16": ("PP002", "the plan has no key training.main_grad_dtype",
@@ -84,7 +84,8 @@ REFUSED = {
     "model.num_layers='4'": ("PP004", "model.num_layers is '4'; it takes a whole number",
                              "write the number without quotes"),
     "model.moe_layer_freq=1": ("PP004", "model.moe_layer_freq is 1; it takes a list", None),
-    "model.moe_layer_freq=[1,x]": ("PP004", "model.moe_layer_freq.1 is 'x'; it takes a whole", None),
+    "model.moe_layer_freq=[1,x]": (
+        "PP004", "model.moe_layer_freq.1 is 'x'; it takes a whole number", None),
     "env.all=1": ("PP004", "env.all is 1; it takes a mapping", None),
     "env.all.A=true": ("PP004", "env.all.A is true; it takes a text", 'write "1"'),
     "launch.entrypoint=[a]": ("PP004", "launch.entrypoint is a list; it takes a text", None),
