@@ -1,4 +1,4 @@
-"""PP350 to PP355: mixture-of-experts layers in reduced precision."""
+"""PP350 to PP355 and PP359: mixture-of-experts layers in reduced precision."""
 
 from __future__ import annotations
 
@@ -268,6 +268,44 @@ def fp32_routing(ctx: Context) -> Found:
     )
 
 
+@rule(
+    "PP359",
+    "expert-parallelism-needs-experts",
+    "error",
+    stage="validate",
+    source=(arguments("1026-1028"),),
+)
+def expert_parallelism(ctx: Context) -> Found:
+    """Expert parallelism distributes experts, in equal parts.
+
+    Why:
+        validate_args refuses an expert-parallel size above 1 for a dense model, and one that does
+        not divide the number of experts.
+
+    Bad:
+        model: {num_layers: 4, num_experts: 8, add_bias_linear: false}
+        parallel: {expert_model_parallel_size: 3}
+
+    Good:
+        model: {num_layers: 4, num_experts: 8, add_bias_linear: false}
+        parallel: {expert_model_parallel_size: 4}
+    """
+    size = ctx.plan.parallel.expert_model_parallel_size
+    model = ctx.plan.model
+    if size is None or size <= 1 or not ctx.trains:
+        return None
+    experts = model.num_experts
+    if (experts is None and model.num_layers is None) or (experts and experts % size == 0):
+        return None
+    return ctx.found(
+        f"parallel.expert_model_parallel_size = {size} "
+        + (f"does not divide the {experts} experts" if experts else "needs a model with experts"),
+        "parallel.expert_model_parallel_size",
+        "model.num_experts",
+        fix=(set_to(("parallel.expert_model_parallel_size", 1)),),
+    )
+
+
 RULES: tuple[Rule, ...] = (
     bias_in_experts,
     moe_needs_bf16,
@@ -275,4 +313,5 @@ RULES: tuple[Rule, ...] = (
     fp8_experts_need_te,
     router_padding,
     fp32_routing,
+    expert_parallelism,
 )
