@@ -13,7 +13,7 @@ Subject = Literal[
 
 _PRECISION = re.compile(
     r"(?:^|[-_.])(?:"
-    r"(?:mx|nv)?(?:fp|int)[48]|[bt]?f(?:p|loat)?(?:16|32)|e[2458]m\d|4over6|"
+    r"(?:mx|nv)?(?:fp|int)[468]|[bt]?f(?:p|loat)?(?:16|32)|e[2458]m\d|4over6|"
     r"dtypes?|precision|precise|quant\w*|qat|amax|scales?(?![-_]up)|scaling|recipe|kitchen|"
     r"autocast|master[-_](?:weights?|params?)|main[-_](?:params?|grads?)|exp[-_]avg|rht|hadamard|stochastic|2d|emulate|"
     r"te|transformer[-_]engine|modelopt|cuda[-_]graphs?|deterministic|"

@@ -12,6 +12,7 @@ import tarfile
 import textwrap
 import zipfile
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -77,13 +78,14 @@ def archive(path: Path, files: Mapping[str, str], prefix: str = "") -> Path:
 
 
 def package_info(version: str) -> str:
-    """``megatron/core/package_info.py`` of a release."""
-    major, minor, patch = version.split(".")
+    """``megatron/core/package_info.py`` of a release; the development head is 0.20.0."""
+    major, minor, patch = ("0.20.0" if version == "HEAD" else version).split(".")
     return f"MAJOR = {major}\nMINOR = {minor}\nPATCH = {patch}\nPRE_RELEASE = ''\n"
 
 
+@lru_cache
 def megatron(version: str) -> Files:
-    """Megatron-LM as the facts know it at one version."""
+    """Megatron-LM as the facts know it at one version; copy it to change it."""
     flags = known_flags(version)
     post = [flag for flag in flags if (flag.group or "").startswith("post_training")]
     main = [flag for flag in flags if flag not in post]
@@ -96,8 +98,9 @@ def megatron(version: str) -> Files:
     }
 
 
+@lru_cache
 def transformer_engine(version: str) -> Files:
-    """Transformer Engine as the facts know it at one version."""
+    """Transformer Engine as the facts know it at one version; copy it to change it."""
     lines = [
         "import os",
         "from enum import Enum",
