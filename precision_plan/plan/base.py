@@ -21,6 +21,7 @@ class Section(BaseModel):
         strict=True,
         hide_input_in_errors=True,
         protected_namespaces=(),
+        defer_build=True,  # only the plan as a whole is validated: build one schema, not fifteen
     )
 
     def set_items(self) -> Iterator[tuple[str, Any]]:
