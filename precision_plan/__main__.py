@@ -24,17 +24,14 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _main_of_process(argv: list[str]) -> int:
-    """The same without garbage collection and without looking for pydantic plugins.
+    """The same without garbage collection.
 
     A run is short and keeps nearly all it allocates: collecting while modules load, and once
-    more at exit, takes a tenth of its time and finds next to nothing. The search for plugins
-    reads the metadata of every installed package.
+    more at exit, takes a tenth of its time and finds next to nothing.
     """
     import gc
-    import os
 
     gc.disable()
-    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "1")
     code = main(argv)
     gc.freeze()
     return code
