@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from precision_plan.plan import Because
 from precision_plan.rules.base import Context, Found, Rule, rule, set_to
+from precision_plan.rules.distributed import asked_for_distributed_optimizer
 from precision_plan.rules.sources import (
     arguments,
     core,
@@ -73,9 +74,9 @@ def param_gather_needs_distributed_optimizer(ctx: Context) -> Found:
         optimizer: {use_distributed_optimizer: true}
     """
     args = ctx.args
-    if not args.fp8_param_gather or args.use_distributed_optimizer or args.use_torch_fsdp2:
+    if not args.fp8_param_gather or args.use_torch_fsdp2 or args.use_megatron_fsdp:
         return None
-    if args.use_megatron_fsdp:
+    if asked_for_distributed_optimizer(ctx):
         return None
     return ctx.found(
         "training.fp8_param_gather = true needs the distributed optimizer",

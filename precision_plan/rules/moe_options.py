@@ -1,11 +1,12 @@
-"""PP356 to PP358: communication and parameter layout of experts."""
+"""PP349 and PP356 to PP358: communication and parameter layout of experts."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from precision_plan.plan import Fix
-from precision_plan.rules.base import Context, Finding, Rule, rule, set_to
+from precision_plan.rules.base import Context, Finding, Found, Rule, rule, set_to
+from precision_plan.rules.graphs import graphs_of
 from precision_plan.rules.sources import arguments, core, megatron, transformer_config
 
 
@@ -242,8 +243,56 @@ def _grouped_weight_format(ctx: Context) -> bool:
     return not (args.fp4 and args.fp4_recipe != "nvfp4")
 
 
+@rule(
+    "PP349",
+    "local-graphs-with-expert-parallelism",
+    "error",
+    stage="validate",
+    source=(arguments(1159), arguments(1459, "core_v0.17.1")),
+    versions=core("0.16.0", "0.17"),
+)
+def local_graphs_with_experts(ctx: Context) -> Found:
+    """Local CUDA graphs with expert parallelism need padded experts.
+
+    Why:
+        A captured layer has fixed shapes, and each rank may get another number of tokens.
+        validate_args of 0.16 and 0.17 asserts ``--moe-pad-experts-for-cuda-graph-inference``; 0.17
+        not for the inference-optimized layers.
+
+    Bad:
+        software: {megatron_core: 0.16.1}
+        model: {num_experts: 8, add_bias_linear: false}
+        parallel: {expert_model_parallel_size: 8}
+        training: {bf16: true, cuda_graph_impl: local}
+
+    Good:
+        software: {megatron_core: 0.16.1}
+        model: {num_experts: 8, add_bias_linear: false}
+        parallel: {expert_model_parallel_size: 8}
+        training: {bf16: true, cuda_graph_impl: local}
+        launch: {extra_args: {moe-pad-experts-for-cuda-graph-inference: true}}
+    """
+    graphs = graphs_of(ctx)
+    size = ctx.plan.parallel.expert_model_parallel_size or 1
+    if graphs is None or graphs[0] != "local" or size <= 1:
+        return None
+    if ctx.extra("moe_pad_experts_for_cuda_graph_inference"):
+        return None
+    if ctx.args.transformer_impl == "inference_optimized" and ctx.core_since("0.17.0"):
+        return None
+    pad = "launch.extra_args.moe-pad-experts-for-cuda-graph-inference"
+    return ctx.found(
+        f"local CUDA graphs with parallel.expert_model_parallel_size = {size} need "
+        "--moe-pad-experts-for-cuda-graph-inference",
+        graphs[1],
+        "parallel.expert_model_parallel_size",
+        fix=(set_to((pad, True)), set_to(("training.cuda_graph_impl", None))),
+    )
+
+
 RULES: tuple[Rule, ...] = (
     expert_overlap,
     quantized_dispatch,
     single_grouped,
+    local_graphs_with_experts,
 )
