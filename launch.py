@@ -25,10 +25,17 @@ def application(_: object) -> None:
     codes.append(launch(job.overrides, conf_dir=job.conf_dir, search_paths=job.search_paths))
 
 
+def is_for_hydra(argument: str) -> bool:
+    """True for an option of Hydra's and for an override of its settings."""
+    name = argument.lstrip("+~")
+    is_setting = name.startswith(("hydra.", "hydra/")) and not name.startswith("hydra.searchpath=")
+    return argument.startswith("-") or is_setting
+
+
 def main(arguments: list[str]) -> int:
     """Run one command line and return its exit code: 0 clean, 1 findings, 2 nothing started."""
-    if not any(argument.startswith(("-", "hydra.", "hydra/")) for argument in arguments):
-        return launch(arguments, conf_dir=CONF)  # no option of Hydra's: the messages are ours
+    if not any(map(is_for_hydra, arguments)):
+        return launch(arguments, conf_dir=CONF)  # nothing that Hydra would add: the errors are ours
     register()
     with tempfile.TemporaryDirectory() as scratch:  # where Hydra notes what a sweep was
         os.environ["PRECISION_PLAN_SCRATCH"] = scratch

@@ -14,17 +14,16 @@ import yaml
 from precision_plan.compose.comments import suppressions_in
 from precision_plan.compose.entries import Entry, entries_in
 from precision_plan.compose.reading import Unreadable, read_text
-from precision_plan.compose.scalars import STANDARD_TAG, Loader, NotAScalar, scalar
+from precision_plan.compose.scalars import STANDARD_TAG, NotAScalar, scalar
 from precision_plan.compose.suggest import printable
+from precision_plan.compose.syntax import DEPTH_LIMIT, compose_node, too_deep
 from precision_plan.plan.codes import compose_diagnostic
-from precision_plan.plan.diagnostic import Because, Diagnostic, Fix
+from precision_plan.plan.diagnostic import Diagnostic, Fix
 from precision_plan.plan.origin import Origin
 from precision_plan.plan.suppression import Suppression
 
 VALUE_LIMIT = 1 << 16
 """Characters of one scalar."""
-DEPTH_LIMIT = 32
-"""Levels of nesting; a recipe needs six."""
 NODE_LIMIT = 20_000
 """Keys and values after aliases are expanded; a recipe has some hundred."""
 
@@ -101,7 +100,7 @@ def parse_document(text: str, path: Path, shown: str) -> Document:
     Raises:
         Unreadable: if the text is not YAML, or breaks a limit of this module.
     """
-    node = _compose(text, shown)
+    node = compose_node(text, shown)
     package, problems = _package(text, shown)
     if node is None or node.tag == STANDARD_TAG + "null":
         return Document(path, shown, package=package, problems=tuple(problems), empty=True)
@@ -136,51 +135,6 @@ def parse_document(text: str, path: Path, shown: str) -> Document:
         suppressions,
         tuple(problems),
     )
-
-
-def _compose(text: str, shown: str) -> yaml.Node | None:
-    loader = None
-    try:
-        loader = Loader(text)
-        node: yaml.Node | None = loader.get_single_node()
-    except yaml.MarkedYAMLError as error:
-        raise Unreadable(_syntax(error, shown)) from None
-    except yaml.YAMLError as error:  # a character that YAML does not allow
-        offset = getattr(error, "position", None)
-        line = text.count("\n", 0, offset) + 1 if isinstance(offset, int) else 0
-        raise Unreadable(
-            compose_diagnostic(
-                "PP010",
-                "the file holds control characters that no YAML text may hold",
-                Origin(shown, line),
-                fix=(Fix("name a YAML file"),),
-            )
-        ) from None
-    except RecursionError:  # PyYAML without libyaml has no limit of its own
-        raise Unreadable(_too_deep(Origin(shown))) from None
-    finally:
-        if loader is not None:
-            loader.dispose()
-    return node
-
-
-def _syntax(error: yaml.MarkedYAMLError, shown: str) -> Diagnostic:
-    mark = error.problem_mark or error.context_mark
-    where = Origin(shown, mark.line + 1, mark.column + 1) if mark else Origin(shown)
-    problem = error.problem or error.context or "it cannot be parsed"
-    if "nesting depth" in problem:
-        return _too_deep(where)
-    if "but found another document" in problem:
-        problem = "a second document starts here; a recipe is one document"
-    because: tuple[Because, ...] = ()
-    if error.context and error.context_mark and error.context_mark is not mark:
-        begin = error.context_mark
-        because = (Because(error.context, origin=Origin(shown, begin.line + 1, begin.column + 1)),)
-    return compose_diagnostic("PP001", f"not YAML: {problem}", where, because=because)
-
-
-def _too_deep(where: Origin) -> Diagnostic:
-    return compose_diagnostic("PP012", f"values are nested deeper than {DEPTH_LIMIT} levels", where)
 
 
 def _origin(shown: str, node: yaml.Node) -> Origin:
@@ -280,7 +234,7 @@ class _Builder:
     def _merged(self, node: yaml.Node, depth: int) -> Iterator[tuple[yaml.Node, yaml.Node]]:
         self._spend(node)
         if depth > DEPTH_LIMIT:
-            raise Unreadable(_too_deep(_origin(self.shown, node)))
+            raise Unreadable(too_deep(_origin(self.shown, node)))
         if isinstance(node, yaml.MappingNode):
             for key_node, value_node in node.value:
                 if key_node.tag == STANDARD_TAG + "merge":
@@ -304,7 +258,7 @@ class _Builder:
     def _value(self, node: yaml.Node, path: str, depth: int) -> Any:
         self._spend(node)
         if depth > DEPTH_LIMIT:
-            raise Unreadable(_too_deep(_origin(self.shown, node)))
+            raise Unreadable(too_deep(_origin(self.shown, node)))
         if isinstance(node, yaml.ScalarNode):
             return self._scalar(node, path)
         if isinstance(node, yaml.SequenceNode) and node.tag == STANDARD_TAG + "seq":

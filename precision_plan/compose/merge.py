@@ -8,8 +8,9 @@ from typing import Any
 
 from precision_plan.compose.composition import origin_of
 from precision_plan.compose.defaults import Layer
-from precision_plan.compose.document import DEPTH_LIMIT, Document
+from precision_plan.compose.document import Document
 from precision_plan.compose.overrides import Override
+from precision_plan.compose.syntax import DEPTH_LIMIT
 from precision_plan.plan.codes import compose_diagnostic
 from precision_plan.plan.diagnostic import Because, Diagnostic, Fix
 from precision_plan.plan.origin import Origin

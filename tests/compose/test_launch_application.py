@@ -92,6 +92,11 @@ def test_added_folders_reach_the_compiler(run, tmp_path_factory: pytest.TempPath
     for added in (("--config-dir", str(mine)), (f"hydra.searchpath=[{mine}]",)):
         code, out, _ = run(*arguments, *added)
         assert code == 0 and "h200" in out
+    (mine / "recipes").mkdir()
+    (mine / "recipes" / "own.yaml").write_text("defaults: [qwen3-30b-fp8, _self_]\nmodel: {}\n")
+    assert run("+recipe=own", f"hydra.searchpath=[{mine}]", "dry_run=true")[0] == 0
+    arguments = ("+recipe=own", f"hydra.searchpath=['precision-plan://{mine}']")
+    assert "gpu: h100" in run(*arguments, "--cfg", "job")[1]
 
 
 def test_a_recipe_from_anywhere(run, tmp_path_factory: pytest.TempPathFactory) -> None:
