@@ -22,6 +22,7 @@ from precision_plan.plan import (
     Target,
     effective,
 )
+from precision_plan.plan.base import Section
 from precision_plan.plan.environment import declared_env, train_env
 
 
@@ -163,7 +164,7 @@ class Context:
     def shown(self, name: str) -> str:
         """``section.name = value`` as it stands in the plan or by Megatron's default."""
         value = self.plan.get(name)
-        if isinstance(value, Mapping):
+        if isinstance(value, (Mapping, Section)):
             return name
         if value is not None:
             return f"{name} = {shown(value)}"

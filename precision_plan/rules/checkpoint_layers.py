@@ -127,7 +127,7 @@ def matches_nothing(ctx: Context) -> Found:
         return None
     more = f" and {len(idle) - 1} more" if len(idle) > 1 else ""
     return ctx.found(
-        f"{idle[0]!r}{more} matches no layer: fp8 compares full module names",
+        f"{idle[0]!r}{more} can match no layer: fp8 compares full module names",
         f"{CONFIG}.{key}",
         f"{CONFIG}.quant_method",
         fix=(Fix("write every module's full name (model.layers.0.mlp.gate)"),),

@@ -128,7 +128,7 @@ def wrong_role(ctx: Context) -> Iterator[Finding]:
             continue
         reader, place = row.roles[0], f"env.{scope}.{name}"
         yield ctx.found(
-            f"{name} is read by {_TITLES[reader]}, which do not see env.{scope}",
+            f"env.{scope} does not reach the reader of {name}: {_TITLES[reader]}",
             place,
             Because(f"read by {', '.join(row.read_by)} in: {', '.join(row.roles)}"),
             "software.framework",

@@ -75,8 +75,8 @@ def group_differs_from_checkpoint(ctx: Context) -> Found:
         field,
         "checkpoint.quantization_config.group_size",
         fix=(
-            set_to(("qat.int4_group_size", config.group_size)),
-            Fix(f"or convert the rollout checkpoint again with --group-size {group}"),
+            set_to((field, config.group_size)),
+            Fix(f"convert the rollout checkpoint again with --group-size {group}"),
         ),
     )
 
@@ -245,7 +245,7 @@ def group_by_default(ctx: Context) -> Found:
     wanted = config.group_size if config is not None else None
     return ctx.found(
         f"INT4 QAT without a group size: the trainer assumes {DEFAULT_GROUP}",
-        "qat.int4_fake_qat",
+        ctx.train_env[INT4_FLAG][1],
         fix=(set_to(("qat.int4_group_size", wanted or DEFAULT_GROUP)),),
     )
 

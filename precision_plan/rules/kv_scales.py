@@ -51,7 +51,7 @@ def scales_default(ctx: Context) -> Found:
     return ctx.found(
         f"KV cache in {asked} without KV scales in the checkpoint: every scale is 1.0",
         KV,
-        CONFIG,
+        f"{CONFIG}.kv_cache_quant_algo",
         fix=(Fix("compare with rollout.kv_cache_dtype: auto, or calibrate the checkpoint"),),
     )
 

@@ -60,9 +60,9 @@ def needs_sm100(ctx: Context) -> Found:
     capability = target.compute_capability
     if target.platform != "rocm" and (capability is None or capability >= (10, 0)):
         return None
-    has = f"has {'{}.{}'.format(*capability)}" if capability else "is a ROCm target"
+    has = f"has {'{}.{}'.format(*capability)}" if capability else "is a ROCm GPU"
     return ctx.found(
-        f"NVFP4 fake quantization needs compute capability 10.0 and later; {target.gpu} {has}",
+        f"NVFP4 fake quantization needs compute capability 10.0 and later; the target {has}",
         ctx.train_env[NVFP4_FLAG][1],
         "hardware.gpu" if target.gpu else "hardware.compute_capability",
         fix=(
@@ -238,9 +238,12 @@ def _engine_wants(ctx: Context) -> Iterator[tuple[str, str, str, str]]:
     yield _ERR_FAST, "FLASHINFER_NVFP4_4OVER6_ERR_USE_FAST_MATH", fast, "0"
 
 
-def _said(variable: str, found: tuple[str, str] | None, where: str) -> Because:
+_TRAINER_DEFAULTS = {_SCOPE: "none", _USE_256: "all", _ERR_MODE: "MAE", _ERR_FAST: "0"}
+
+
+def _said(variable: str, found: tuple[str, str] | None, default: str, where: str) -> Because:
     if found is None:
-        return Because(f"{variable} is not set in {where}")
+        return Because(f"{variable} is not set in {where}, which means {default}")
     return Because(f"{variable}={found[0]} in {where}", field=found[1])
 
 
@@ -288,8 +291,8 @@ def four_over_six_differs(ctx: Context) -> Iterator[Finding]:
         yield ctx.found(
             f"{theirs} must be {wanted} on the rollout engine to mirror {ours}",
             place[1] if place else "env.rollout_engine",
-            _said(ours, trainer, "the trainer"),
-            _said(theirs, engine, "the engine"),
+            _said(ours, trainer, _TRAINER_DEFAULTS[ours], "the trainer"),
+            _said(theirs, engine, unset, "the engine"),
             fix=(set_to((f"env.rollout_engine.{theirs}", wanted)),),
         )
 

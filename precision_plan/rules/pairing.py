@@ -1,4 +1,4 @@
-"""PP50x: the trained format against the served one."""
+"""PP501 to PP504: the trained format against the served one."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def unsupported_pair(ctx: Context) -> Found:
         *([Because(pair.note)] if pair.note else ()),
         fix=(
             Fix(f"train in {_title(served)}, or in BF16 where the framework supports that"),
-            Fix("or serve a checkpoint in the trained format"),
+            Fix("serve a checkpoint in the trained format"),
         ),
     )
 
@@ -288,105 +288,9 @@ def _deep_gemm(ctx: Context) -> str:
     return ctx.rollout_env.get("VLLM_USE_DEEP_GEMM", ("1", ""))[0]
 
 
-@rule(
-    "PP505",
-    "base-dtype-differs-from-rollout",
-    "warning",
-    stage="run",
-    source=(
-        "verl-project/verl#4036",
-        "huggingface/trl#6774",
-        "hiyouga/EasyR1#583",
-    ),
-)
-def base_dtype(ctx: Context) -> Found:
-    """The trainer's base format and the engine's dtype differ.
-
-    Why:
-        Trainer and engine are separate programs with separate defaults. FP16 training is
-        chosen to shrink the mismatch with the rollout, and a BF16 engine gives all of it back;
-        the other way round is no better. ``auto`` takes the checkpoint's dtype. vime and slime
-        pass float16 to the engine with --fp16 by themselves.
-
-    Bad:
-        training: {fp16: true}
-        rollout: {dtype: bfloat16}
-
-    Good:
-        training: {fp16: true}
-        rollout: {dtype: float16}
-    """
-    asked = _ENGINE_DTYPES.get(ctx.plan.rollout.dtype or "")
-    if asked is None or not ctx.plan.training.model_fields_set & {"fp16", "bf16"}:
-        return None
-    trained = "fp16" if ctx.args.fp16 else "bf16" if ctx.args.bf16 else "fp32"
-    if asked == trained:
-        return None
-    return ctx.found(
-        f"training in {trained}, rollout in {asked}",
-        "rollout.dtype",
-        f"training.{trained}" if trained != "fp32" else "training.bf16",
-        fix=(set_to(("rollout.dtype", _LONG[trained])),),
-    )
-
-
-_ENGINE_DTYPES = {
-    "half": "fp16",
-    "float16": "fp16",
-    "bfloat16": "bf16",
-    "float": "fp32",
-    "float32": "fp32",
-}
-_LONG = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32"}
-
-
-@rule(
-    "PP506",
-    "fp32-head-on-one-side",
-    "warning",
-    stage="run",
-    source=("NVIDIA-NeMo/RL#4096", "vllm@0.33.0:vllm/config/model.py:348-350"),
-    frameworks=RL_FRAMEWORKS,
-)
-def one_sided_head(ctx: Context) -> Found:
-    """The output head computes in FP32 on one side only.
-
-    Why:
-        An FP32 lm_head is chosen to make the log-probabilities of trainer and rollout agree.
-        On one side only it adds a difference instead of removing one.
-
-    Bad:
-        software: {framework: vime, megatron_core: HEAD}
-        rollout: {head_dtype: float32}
-
-    Good:
-        software: {framework: vime, megatron_core: HEAD}
-        training: {output_logit_dtype: fp32}
-        rollout: {head_dtype: float32}
-    """
-    ours, theirs = ctx.plan.training.output_logit_dtype, ctx.plan.rollout.head_dtype
-    if (ours == "fp32") == (theirs == "float32"):
-        return None
-    if ours == "fp32":
-        field, other, fix = "training.output_logit_dtype", "rollout.head_dtype", "float32"
-    else:
-        field, other, fix = "rollout.head_dtype", "training.output_logit_dtype", "fp32"
-    both = set_to((other, fix))
-    alone = set_to((field, None))
-    old = other.startswith("training") and ctx.at_least("megatron_core", "HEAD") is False
-    return ctx.found(
-        f"{ctx.shown(field)} without its counterpart {other}: {fix}",
-        field,
-        other,
-        fix=(alone,) if old else (both, alone),
-    )
-
-
 RULES: tuple[Rule, ...] = (
     maturity,
     unsupported_pair,
     granularity,
     scale_kind,
-    base_dtype,
-    one_sided_head,
 )

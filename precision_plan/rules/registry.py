@@ -49,6 +49,7 @@ def rules() -> Mapping[str, Rule]:
         overrides,
         overrides_sharding,
         pairing,
+        pairing_dtypes,
         recompute,
         rollout,
         rollout_hardware,
@@ -116,6 +117,7 @@ def rules() -> Mapping[str, Rule]:
         kv_scales,
         checkpoint_numbers,
         graph_recompute,
+        pairing_dtypes,
     )
     found: dict[str, Rule] = {}
     slugs: set[str] = set()

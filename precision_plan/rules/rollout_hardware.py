@@ -1,10 +1,11 @@
-"""PP405 to PP411: vLLM's quantization method and dtype against the GPU and the model."""
+"""PP405 to PP412: vLLM's quantization method and dtype against the GPU and the model."""
 
 from __future__ import annotations
 
 from precision_plan.facts.vllm import quant_names
 from precision_plan.plan import Because, Fix
 from precision_plan.rules.base import Context, Found, Rule, rule, set_to
+from precision_plan.rules.formats import rollout_format
 from precision_plan.rules.vllm_engine import (
     CONFIG,
     FLAG,
@@ -184,7 +185,7 @@ def family_refuses_fp16(ctx: Context) -> Found:
         return None
     name = "model.hf_model_type" if ctx.plan.model.hf_model_type else "model.hf_architecture"
     return ctx.found(
-        f"{ctx.shown(name)} does not run in float16",
+        f"{ctx.plan.get(name)} does not run in float16",
         field,
         name,
         fix=(set_to(("rollout.dtype", "bfloat16")),),
@@ -294,6 +295,55 @@ def _weight_only_by_design(algo: str | None) -> bool:
     return (algo or "").upper().startswith("W4A16")
 
 
+@rule(
+    "PP412",
+    "nvfp4-weight-only-in-float16",
+    "warning",
+    stage="run",
+    source=("vllm-project/vllm#33461", "vllm-project/vllm#33560", "vllm-project/vllm#33972"),
+    needs=("gpu",),
+    hardware="below compute capability 10.0",
+)
+def nvfp4_in_float16(ctx: Context) -> Found:
+    """NVFP4 weights are unpacked and computed in float16.
+
+    Why:
+        Below compute capability 10.0 NVFP4 is served weight-only, with activations in the
+        engine's dtype. Such checkpoints were calibrated in BF16; in float16, whose largest
+        number is 65504, public reports have activations turn into NaN.
+
+    Bad:
+        hardware: {gpu: h100}
+        software: {framework: vllm, vllm: 0.33.0}
+        checkpoint: {quantization_config: {quant_method: modelopt, quant_algo: NVFP4}}
+        rollout: {dtype: float16}
+
+    Good:
+        hardware: {gpu: h100}
+        software: {framework: vllm, vllm: 0.33.0}
+        checkpoint: {quantization_config: {quant_method: modelopt, quant_algo: NVFP4}}
+        rollout: {dtype: bfloat16}
+    """
+    capability = ctx.target.compute_capability
+    if capability is None or capability >= (10, 0) or not serves(ctx):
+        return None
+    if rollout_format(ctx.plan) != "nvfp4":
+        return None
+    dtype, field = engine_dtype(ctx)
+    if dtype != "float16":
+        return None
+    fix = ("training.bf16", True) if field == "training.fp16" else ("rollout.dtype", "bfloat16")
+    return ctx.found(
+        f"NVFP4 weights computed in float16 on compute capability {capability[0]}.{capability[1]}",
+        field,
+        f"{CONFIG}.quant_method"
+        if checkpoint_method(ctx) is not None
+        else "checkpoint.hf_weight_format",
+        "hardware.gpu" if ctx.target.gpu else "hardware.compute_capability",
+        fix=(set_to(fix),),
+    )
+
+
 RULES: tuple[Rule, ...] = (
     needs_newer_gpu,
     not_on_rocm,
@@ -301,4 +351,5 @@ RULES: tuple[Rule, ...] = (
     family_refuses_fp16,
     bf16_needs_sm80,
     weight_only,
+    nvfp4_in_float16,
 )

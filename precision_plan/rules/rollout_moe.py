@@ -262,6 +262,76 @@ def batch_invariance(ctx: Context) -> Found:
     )
 
 
+@rule(
+    "PP447",
+    "deep-gemm-for-qwen35-experts",
+    "warning",
+    stage="run",
+    source=(
+        "vllm-project/vllm#50332",
+        "vllm-project/vllm#56288",
+        "vllm-project/vllm#37618",
+        f"{_ORACLE}/fp8.py:480-503",
+    ),
+    needs=("gpu",),
+    hardware="compute capability 10.x and 12.x",
+)
+def deep_gemm_for_qwen35(ctx: Context) -> Found:
+    """DeepGEMM would compute the FP8 experts of Qwen3.5, which lose accuracy in it on Blackwell.
+
+    Why:
+        vLLM leaves DeepGEMM out for these models because its power-of-two scales cost accuracy.
+        Up to 0.28 the experts' selection does not look at that list, and on 12.x it picks
+        DeepGEMM. In every version a variable set to 1 by hand overrules the list.
+
+    Bad:
+        hardware: {gpu: rtx-pro-6000}
+        software: {framework: vllm, vllm: 0.28.0}
+        model: {num_layers: 40, num_experts: 256, hf_model_type: qwen3_5_moe_text}
+        checkpoint:
+          quantization_config:
+            {quant_method: fp8, activation_scheme: dynamic, weight_block_size: [128, 128]}
+
+    Good:
+        hardware: {gpu: rtx-pro-6000}
+        software: {framework: vllm, vllm: 0.28.0}
+        model: {num_layers: 40, num_experts: 256, hf_model_type: qwen3_5_moe_text}
+        checkpoint:
+          quantization_config:
+            {quant_method: fp8, activation_scheme: dynamic, weight_block_size: [128, 128]}
+        env: {rollout_engine: {VLLM_MOE_USE_DEEP_GEMM: "0"}}
+    """
+    capability, config = ctx.target.compute_capability, ctx.plan.checkpoint.quantization_config
+    if capability is None or capability[0] not in {10, 12} or config is None or not serves(ctx):
+        return None
+    model = ctx.plan.model
+    if not (model.hf_model_type or "").startswith("qwen3_5_moe") and not (
+        model.hf_architecture or ""
+    ).startswith("Qwen3_5Moe"):
+        return None
+    if not config.weight_block_size or ctx.plan.rollout.moe_backend not in {None, "auto"}:
+        return None
+    env = ctx.rollout_env
+    given = [env[name] for name in _DEEP_GEMM if name in env]
+    if any(value == "0" for value, _ in given):
+        return None
+    old = capability[0] == 12 and ctx.at_least("vllm", "0.29.0") is False
+    if not given and not old:
+        return None
+    off = set_to(("env.rollout_engine.VLLM_MOE_USE_DEEP_GEMM", "0"))
+    fixes = (set_to((given[0][1], None)), off) if given and not old else (off,)
+    return ctx.found(
+        "the experts of Qwen3.5 run in DeepGEMM, whose power-of-two scales cost them accuracy",
+        given[0][1] if given else "checkpoint.quantization_config.weight_block_size",
+        "hardware.gpu" if ctx.target.gpu else "hardware.compute_capability",
+        "software.vllm",
+        fix=fixes,
+    )
+
+
+_DEEP_GEMM = ("VLLM_USE_DEEP_GEMM", "VLLM_MOE_USE_DEEP_GEMM")
+
+
 RULES: tuple[Rule, ...] = (
     backend_not_for_format,
     eplb_needs_ep,
@@ -269,4 +339,5 @@ RULES: tuple[Rule, ...] = (
     moonep,
     dense_with_ep,
     batch_invariance,
+    deep_gemm_for_qwen35,
 )

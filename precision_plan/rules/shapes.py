@@ -19,6 +19,13 @@ _UNITS: Mapping[str, int] = MappingProxyType(
 """What both dimensions of a quantized weight must be a multiple of."""
 
 
+def _share(name: str, size: int, split: int) -> str:
+    """``model.hidden_size = 2064``, with what one rank gets of it where it is split."""
+    if split == 1:
+        return f"{name} = {size}"
+    return f"{name} = {size} over {split} ranks is {size / split:g}, which"
+
+
 def _weight_dims(ctx: Context) -> Iterator[tuple[str, int, str | None, int]]:
     """``(field, size, field of the split, split)`` of the weights' dimensions on one rank."""
     model, parallel = ctx.plan.model, ctx.plan.parallel
@@ -75,8 +82,7 @@ def weights_aligned(ctx: Context) -> Iterator[Finding]:
     for name, size, split_field, split in _weight_dims(ctx):
         if size % (split * unit):
             yield ctx.found(
-                f"{size} / {split} = {size / split:g} is not a multiple of {unit}, as "
-                f"{trained} GEMMs need",
+                f"{_share(name, size, split)} is not a multiple of {unit}, as {trained} GEMMs need",
                 name,
                 *([split_field] if split_field else ()),
                 Because(f"training is in {trained}"),
@@ -186,15 +192,16 @@ def qat_group_cut(ctx: Context) -> Iterator[Finding]:
     if found is None or ctx.env(INT4_FLAG) != "1" or not found[0].isdigit():
         return
     group, model = int(found[0]), ctx.plan.model
-    split = ctx.plan.parallel.expert_tensor_parallel_size or 1
+    parallel = ctx.plan.parallel
+    split = parallel.expert_tensor_parallel_size or parallel.tensor_model_parallel_size or 1
     for name, size, cuts in (
         ("moe_ffn_hidden_size", model.moe_ffn_hidden_size, split),
         ("hidden_size", model.hidden_size, 1),
     ):
         if size is not None and group > 0 and size % (cuts * group):
             yield ctx.found(
-                f"{size} / {cuts} = {size / cuts:g} inputs a rank are not a multiple of the "
-                f"INT4 group {group}",
+                f"{_share(f'model.{name}', size, cuts)} is not a multiple of the INT4 group "
+                f"{group}",
                 found[1],
                 f"model.{name}",
                 "parallel.expert_tensor_parallel_size",

@@ -193,7 +193,7 @@ def skip_list_ignored(ctx: Context) -> Found:
         return None
     more = f" and {len(skipped) - 1} more" if len(skipped) > 1 else ""
     return ctx.found(
-        f"{skipped[0]}{more} stays in BF16 in the checkpoint, but is updated in FP8",
+        f"in BF16 in the checkpoint, but updated in FP8: {skipped[0]}{more}",
         f"{_CONFIG}.modules_to_not_convert",
         "software.framework",
         fix=(Fix("quantize these layers in the checkpoint, too"),),
@@ -285,7 +285,9 @@ def nvfp4_fp4_params(ctx: Context) -> Found:
     return ctx.found(
         "the NVFP4 weight update does not work with fp4_param_gather",
         "training.fp4_param_gather",
-        f"{_CONFIG}.quant_algo",
+        "checkpoint.hf_weight_format"
+        if ctx.plan.checkpoint.hf_weight_format
+        else f"{_CONFIG}.quant_algo",
         fix=(set_to(("training.fp4_param_gather", None)),),
     )
 

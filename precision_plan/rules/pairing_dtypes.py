@@ -1,0 +1,186 @@
+"""PP505 to PP507: base format, output head and router of trainer and engine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from precision_plan.rules.base import Context, Found, Rule, rule, set_to
+from precision_plan.rules.formats import RL_FRAMEWORKS
+from precision_plan.rules.vllm_engine import serves
+
+
+@rule(
+    "PP505",
+    "base-dtype-differs-from-rollout",
+    "warning",
+    stage="run",
+    source=(
+        "verl-project/verl#4036",
+        "huggingface/trl#6774",
+        "hiyouga/EasyR1#583",
+    ),
+)
+def base_dtype(ctx: Context) -> Found:
+    """The trainer's base format and the engine's dtype differ.
+
+    Why:
+        Trainer and engine are separate programs with separate defaults. FP16 training is
+        chosen to shrink the mismatch with the rollout, and a BF16 engine gives all of it back;
+        the other way round is no better. ``auto`` takes the checkpoint's dtype. vime and slime
+        pass float16 to the engine with --fp16 by themselves.
+
+    Bad:
+        training: {fp16: true}
+        rollout: {dtype: bfloat16}
+
+    Good:
+        training: {fp16: true}
+        rollout: {dtype: float16}
+    """
+    asked = _ENGINE_DTYPES.get(ctx.plan.rollout.dtype or "")
+    if asked is None or not ctx.plan.training.model_fields_set & {"fp16", "bf16"}:
+        return None
+    trained = "fp16" if ctx.args.fp16 else "bf16" if ctx.args.bf16 else "fp32"
+    if asked == trained:
+        return None
+    return ctx.found(
+        f"training in {trained}, rollout in {asked}",
+        "rollout.dtype",
+        f"training.{trained}" if trained != "fp32" else "training.bf16",
+        fix=(set_to(("rollout.dtype", _LONG[trained])),),
+    )
+
+
+_ENGINE_DTYPES = {
+    "half": "fp16",
+    "float16": "fp16",
+    "bfloat16": "bf16",
+    "float": "fp32",
+    "float32": "fp32",
+}
+_LONG = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32"}
+
+
+@rule(
+    "PP506",
+    "fp32-head-on-one-side",
+    "warning",
+    stage="run",
+    source=("NVIDIA-NeMo/RL#4096", "vllm@0.33.0:vllm/config/model.py:348-350"),
+    frameworks=RL_FRAMEWORKS,
+)
+def one_sided_head(ctx: Context) -> Found:
+    """The output head computes in FP32 on one side only.
+
+    Why:
+        An FP32 lm_head is chosen to make the log-probabilities of trainer and rollout agree.
+        On one side only it adds a difference instead of removing one.
+
+    Bad:
+        software: {framework: vime, megatron_core: HEAD}
+        rollout: {head_dtype: float32}
+
+    Good:
+        software: {framework: vime, megatron_core: HEAD}
+        training: {output_logit_dtype: fp32}
+        rollout: {head_dtype: float32}
+    """
+    ours, theirs = ctx.plan.training.output_logit_dtype, ctx.plan.rollout.head_dtype
+    if (ours == "fp32") == (theirs == "float32"):
+        return None
+    if ours == "fp32":
+        field, other, fix = "training.output_logit_dtype", "rollout.head_dtype", "float32"
+    else:
+        field, other, fix = "rollout.head_dtype", "training.output_logit_dtype", "fp32"
+    both = set_to((other, fix))
+    alone = set_to((field, None))
+    old = other.startswith("training") and ctx.at_least("megatron_core", "HEAD") is False
+    return ctx.found(
+        f"{ctx.shown(field)} without its counterpart {other}: {fix}",
+        field,
+        other,
+        fix=(alone,) if old else (both, alone),
+    )
+
+
+_FP32_ROUTERS: Mapping[str, str | None] = MappingProxyType(
+    {
+        "glm4_moe": None,
+        "glm_moe_dsa": "0.25.0",
+        "minimax_m2": None,
+        "nemotron_h": None,
+    }
+)
+"""Model types whose router vLLM computes in FP32, and since when where that is known."""
+
+_MODELS = "vllm@0.33.0:vllm/model_executor/models"
+
+
+@rule(
+    "PP507",
+    "router-in-other-dtype-than-engine",
+    "warning",
+    stage="run",
+    source=(
+        "PrimeIntellect-ai/prime-rl#2952",
+        f"{_MODELS}/deepseek_v2.py:135-145",
+        f"{_MODELS}/glm4_moe.py:141-145",
+        f"{_MODELS}/minimax_m2.py:110-115",
+        f"{_MODELS}/nemotron_h.py:159-163",
+    ),
+    frameworks=RL_FRAMEWORKS,
+)
+def router_dtype(ctx: Context) -> Found:
+    """The trainer computes the router in another dtype than vLLM does for this model.
+
+    Why:
+        A rounded router picks other experts for close tokens, so trainer and rollout follow
+        different paths. vLLM computes the router of GLM, MiniMax M2 and Nemotron-H in FP32
+        (GLM-5's from 0.25 on); Megatron computes it in the model's dtype unless told otherwise.
+
+    Bad:
+        software: {framework: vime, vllm: 0.33.0}
+        model: {num_experts: 160, hf_model_type: glm4_moe, add_bias_linear: false}
+        training: {bf16: true}
+
+    Good:
+        software: {framework: vime, vllm: 0.33.0}
+        model: {num_experts: 160, hf_model_type: glm4_moe, add_bias_linear: false}
+        training: {bf16: true, moe_router_dtype: fp32}
+    """
+    name = ctx.plan.model.hf_model_type
+    if (
+        name is None
+        or name not in _FP32_ROUTERS
+        or not ctx.plan.model.num_experts
+        or not serves(ctx)
+    ):
+        return None
+    field, exact = "training.moe_router_dtype", ctx.args.moe_router_dtype in {"fp32", "fp64"}
+    since = _FP32_ROUTERS[name]
+    if since is not None and ctx.at_least("vllm", since) is False:
+        if not exact:
+            return None
+        return ctx.found(
+            f"{ctx.shown(field)}, but the engine's router is in bf16 before vLLM {since}",
+            field,
+            "software.vllm",
+            "model.hf_model_type",
+            fix=(set_to(("software.vllm", since), also=" or later"),),
+        )
+    if exact:
+        return None
+    return ctx.found(
+        f"vLLM computes the router of {name} in fp32, and {ctx.shown(field)}",
+        field,
+        "model.hf_model_type",
+        fix=(set_to((field, "fp32")),),
+    )
+
+
+RULES: tuple[Rule, ...] = (
+    base_dtype,
+    one_sided_head,
+    router_dtype,
+)
