@@ -37,7 +37,7 @@ def freeze(value: Any) -> Any:
 
 
 def record(kind: type[Row], row: Mapping[str, Any]) -> Row:
-    """Build the dataclass ``kind`` from one row of a table.
+    """Build the named tuple ``kind`` from one row of a table.
 
     ``since`` and ``until``, where the row has them, become the field ``versions``.
     """

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from precision_plan.facts._load import record, table
 
 
-@dataclass(frozen=True, slots=True)
-class CheckpointTensor:
+class CheckpointTensor(NamedTuple):
     """One tensor of a quantized linear layer of ``N`` outputs and ``K`` inputs.
 
     ``name`` is the suffix after the layer's name. ``shape`` may hold ``{rows}`` and

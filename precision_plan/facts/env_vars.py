@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from precision_plan.facts._load import record, table
 from precision_plan.facts.versions import EVERY_VERSION, VersionRange
@@ -16,8 +15,7 @@ ROLES = ("driver", "train_actor", "rollout_engine", "vllm_worker", "converter")
 """Process roles, in the spelling of the plan's ``env`` section."""
 
 
-@dataclass(frozen=True, slots=True)
-class EnvVar:
+class EnvVar(NamedTuple):
     """One variable.
 
     ``values`` lists the accepted texts (``None``: any text of ``type``), ``default`` what the
@@ -37,7 +35,7 @@ class EnvVar:
     values: tuple[str, ...] | None = None
     type: str | None = None
     default: str | None = None
-    versions: Mapping[str, VersionRange] = field(default_factory=dict)
+    versions: Mapping[str, VersionRange] = MappingProxyType({})
     exclusive: tuple[str, ...] = ()
     platforms: tuple[str, ...] | None = None
 
@@ -53,8 +51,7 @@ class EnvVar:
         return None if package_version is None else package_version in allowed
 
 
-@dataclass(frozen=True, slots=True)
-class DeadName:
+class DeadName(NamedTuple):
     """A name that people set and nothing reads.
 
     ``inert`` names never worked; ``removed`` ones are gone from ``package`` in ``versions``.

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from precision_plan.facts._load import record, table
 
@@ -14,8 +13,7 @@ FormatKind = Literal["float", "integer", "scale", "scaled"]
 ScaleKind = Literal["tensor", "channel", "block", "group"]
 
 
-@dataclass(frozen=True, slots=True)
-class NumberFormat:
+class NumberFormat(NamedTuple):
     """One number format.
 
     ``kind`` is ``float`` or ``integer`` for an element encoding, ``scale`` for one that only

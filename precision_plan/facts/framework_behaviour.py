@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from precision_plan.facts._load import record, table
 
@@ -22,8 +21,7 @@ EnvLayer = Literal[
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class FrameworkBehaviour:
+class FrameworkBehaviour(NamedTuple):
     """The manners of one framework's parser.
 
     ``unknown_flags``: a misspelt flag is ``rejected`` or ``ignored`` without a message.
@@ -42,8 +40,7 @@ class FrameworkBehaviour:
     note: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class EnvPrecedence:
+class EnvPrecedence(NamedTuple):
     """The layers of one role's environment; a later one wins."""
 
     role: str

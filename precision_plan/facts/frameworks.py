@@ -4,17 +4,15 @@ actor's environment."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from precision_plan.facts._load import record, table
 from precision_plan.facts.gpus import parse_capability
 
 
-@dataclass(frozen=True, slots=True)
-class FrameworkFlag:
+class FrameworkFlag(NamedTuple):
     """One argument of a framework's own parser.
 
     ``action`` is argparse's; ``boolean`` is the pair ``--x`` and ``--no-x``.
@@ -32,8 +30,7 @@ class FrameworkFlag:
     note: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class FrameworkVariable:
+class FrameworkVariable(NamedTuple):
     """One variable that a framework puts into an actor's environment, or takes out of it.
 
     ``how``: a ``default`` gives way to the job's value; ``forced`` replaces it; ``final`` also
@@ -64,8 +61,7 @@ class FrameworkVariable:
         return self.below_cc is None or compute_capability < parse_capability(self.below_cc)
 
 
-@dataclass(frozen=True, slots=True)
-class EnginePassthrough:
+class EnginePassthrough(NamedTuple):
     """How a framework registers the engine's own arguments on its command line.
 
     ``dropped`` are the engine arguments that it does not register; with the prefix they vanish

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from precision_plan.facts._load import table
 
 
-@dataclass(frozen=True, slots=True)
-class Gpu:
+class Gpu(NamedTuple):
     """One product.
 
     ``compute_capability`` is ``(major, minor)`` on CUDA and ``None`` on ROCm, where ``gfx``

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from precision_plan.facts._load import table
 from precision_plan.facts.versions import UnknownVersion, VersionRange, version
@@ -33,8 +32,7 @@ def catalogued_version(text: str | None) -> str:
         return DEFAULT_VERSION
 
 
-@dataclass(frozen=True, slots=True)
-class MegatronFlag:
+class MegatronFlag(NamedTuple):
     """One argument of Megatron's parser.
 
     ``flags`` are its spellings, ``dest`` its name in the parsed namespace, ``field`` the plan
@@ -63,7 +61,7 @@ class MegatronFlag:
         for since, change in self.changes:
             if version(megatron_core) >= version(since):
                 delta.update(change)
-        return replace(self, **delta) if delta else self
+        return self._replace(**delta) if delta else self
 
 
 def flag_from_row(row: Mapping[str, Any]) -> MegatronFlag:

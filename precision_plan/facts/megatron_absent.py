@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
+from typing import NamedTuple
 
 from precision_plan.facts._load import record, table
 
 
-@dataclass(frozen=True, slots=True)
-class AbsentFlag:
+class AbsentFlag(NamedTuple):
     """A flag that does not exist in any known version.
 
     ``use`` is what to write instead, ``None`` if the thing cannot be set on a command line.

@@ -6,15 +6,14 @@ a field which is in neither place is known to be new.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from precision_plan.facts._load import record, table
 from precision_plan.facts.versions import VersionRange
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigField:
+class ConfigField(NamedTuple):
     """One field of one dataclass; ``set_by`` tells what gives it its value."""
 
     config: str

@@ -7,10 +7,9 @@ servers, ...) are here only so that a command line can be split as argparse woul
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from precision_plan.facts._load import table
 from precision_plan.facts.megatron import MegatronFlag, flag_from_row, megatron_flags
@@ -19,8 +18,7 @@ from precision_plan.facts.megatron_shape import shape_flags
 Kind = Literal["value", "true", "false", "none"]
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
+class Option(NamedTuple):
     """One spelling of one argument at one version.
 
     ``kind`` tells what the spelling does: take values (``value``), set ``true`` or ``false``.

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from precision_plan.facts._load import record, table
 
 
-@dataclass(frozen=True, slots=True)
-class Int4GroupSize:
+class Int4GroupSize(NamedTuple):
     """Group size of a model's published INT4 rollout checkpoint."""
 
     model: str
@@ -21,8 +19,7 @@ class Int4GroupSize:
     source: str
 
 
-@dataclass(frozen=True, slots=True)
-class TrainRolloutPair:
+class TrainRolloutPair(NamedTuple):
     """One pair of formats (names of ``facts.formats``; ``int4_qat`` and ``nvfp4_qat`` are BF16
     training with fake quantization) under the named frameworks.
 

@@ -7,9 +7,8 @@ and norms are no such modules: they compute in the base format.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from precision_plan.facts._load import record, table
 from precision_plan.facts.versions import EVERY_VERSION, VersionRange
@@ -29,8 +28,7 @@ ModuleKind = Literal[
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class TeModule:
+class TeModule(NamedTuple):
     """One module, by its path below ``decoder.layers.N`` (kind ``mtp``: below ``mtp.layers.N``).
 
     ``kind`` is the part of a model that has it: ``mla_q`` and ``mla_q_lora`` are latent attention

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from precision_plan.facts._load import record, table
 from precision_plan.facts.gpus import parse_capability
@@ -15,8 +14,7 @@ from precision_plan.facts.versions import VersionRange, version
 Capability = tuple[int, int]
 
 
-@dataclass(frozen=True, slots=True)
-class TeField:
+class TeField(NamedTuple):
     """One constructor field of a recipe class.
 
     ``allowed`` lists the accepted values, ``None`` means any of ``type``. ``env`` is the
@@ -37,8 +35,7 @@ class TeField:
     note: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class TeRecipe:
+class TeRecipe(NamedTuple):
     """One recipe class.
 
     ``selector`` and ``value`` are Megatron's flag (``fp8_recipe`` or ``fp4_recipe``) and its
@@ -63,41 +60,50 @@ class TeRecipe:
         return MappingProxyType({item.name: item for item in present})
 
 
-@dataclass(frozen=True, slots=True)
-class CapabilityRow:
-    """A half-open range of compute capabilities: ``min_cc`` inclusive, ``below_cc`` exclusive."""
+def _in_range(found: Capability, min_cc: Capability, below_cc: Capability | None) -> bool:
+    """True if ``min_cc <= found < below_cc``; no upper bound if that is ``None``."""
+    return min_cc <= found and (below_cc is None or found < below_cc)
+
+
+class TeSupport(NamedTuple):
+    """Where TE lets a forward pass enter a recipe; ``min_cuda`` is the CUDA torch was built for.
+
+    ``min_cc`` is inclusive, ``below_cc`` exclusive.
+    """
 
     min_cc: Capability
     below_cc: Capability | None
     versions: VersionRange
     source: str
-
-    def covers(self, compute_capability: Capability) -> bool:
-        """True if ``compute_capability`` lies in the range."""
-        below = self.below_cc is None or compute_capability < self.below_cc
-        return self.min_cc <= compute_capability and below
-
-
-@dataclass(frozen=True, slots=True)
-class TeSupport(CapabilityRow):
-    """Where TE lets a forward pass enter a recipe; ``min_cuda`` is the CUDA torch was built for."""
-
     recipe: str = ""
     min_cuda: str | None = None
     note: str | None = None
 
+    def covers(self, compute_capability: Capability) -> bool:
+        """True if ``compute_capability`` lies in the range."""
+        return _in_range(compute_capability, self.min_cc, self.below_cc)
 
-@dataclass(frozen=True, slots=True)
-class BlockScaleRow(CapabilityRow):
-    """Values of ``NVTE_FP8_BLOCK_SCALING_FP32_SCALES`` that work; none: the recipe is refused."""
 
+class BlockScaleRow(NamedTuple):
+    """Values of ``NVTE_FP8_BLOCK_SCALING_FP32_SCALES`` that work; none: the recipe is refused.
+
+    ``min_cc`` is inclusive, ``below_cc`` exclusive.
+    """
+
+    min_cc: Capability
+    below_cc: Capability | None
+    versions: VersionRange
+    source: str
     allowed: tuple[str, ...] = ()
     fp32_scales: bool = False
     effect: str = ""
 
+    def covers(self, compute_capability: Capability) -> bool:
+        """True if ``compute_capability`` lies in the range."""
+        return _in_range(compute_capability, self.min_cc, self.below_cc)
 
-@dataclass(frozen=True, slots=True)
-class Nvfp4Sm12x:
+
+class Nvfp4Sm12x(NamedTuple):
     """NVFP4 training on compute capability 12.x at a range of TE versions.
 
     ``default_recipe`` tells what happens without options: it ``works``, ``fails`` or is
@@ -113,8 +119,7 @@ class Nvfp4Sm12x:
     source: str
 
 
-@dataclass(frozen=True, slots=True)
-class AdamOption:
+class AdamOption(NamedTuple):
     """Accepted values of one option of TE's FusedAdam, in the plan's spelling of dtypes."""
 
     option: str
@@ -125,15 +130,14 @@ class AdamOption:
     note: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class RocmSupport:
+class RocmSupport(NamedTuple):
     """Where the ROCm fork of TE accepts a recipe; ``env`` maps a needed variable to its values."""
 
     recipe: str
     gfx: tuple[str, ...]
     versions: VersionRange
     source: str
-    env: Mapping[str, tuple[str, ...]] | None = field(default=None)
+    env: Mapping[str, tuple[str, ...]] | None = None
     note: str | None = None
 
 

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from precision_plan.facts._load import table
 
 
-@dataclass(frozen=True, slots=True)
-class ValueNote:
+class ValueNote(NamedTuple):
     """Why ``field`` does not take ``value``, and who says so.
 
     ``fix`` holds the ways out: a text, and what to set (plan field to value).

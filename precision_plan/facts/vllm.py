@@ -8,10 +8,9 @@ names the release in which a thing was first found.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from precision_plan.facts._load import record, table
 from precision_plan.facts.versions import VersionRange, version
@@ -23,8 +22,7 @@ DEFAULT_VERSION = "0.33.0"
 """The release whose arguments are emitted when ``software.vllm`` is not declared."""
 
 
-@dataclass(frozen=True, slots=True)
-class EngineArg:
+class EngineArg(NamedTuple):
     """One engine argument behind a plan field.
 
     ``kind`` tells how it is written: ``value`` and ``list`` take words, ``boolean`` is the pair
@@ -54,7 +52,7 @@ class EngineArg:
         for change in self.changes:
             if version(vllm) >= version(change["since"]):
                 choices = change["choices"]
-        return self if choices is self.choices else replace(self, choices=choices)
+        return self if choices is self.choices else self._replace(choices=choices)
 
     def all_choices(self) -> frozenset[str]:
         """The union of the choices over every version."""
@@ -62,8 +60,7 @@ class EngineArg:
         return frozenset(choice for choices in lists for choice in choices)
 
 
-@dataclass(frozen=True, slots=True)
-class KvDtype:
+class KvDtype(NamedTuple):
     """One value of ``--kv-cache-dtype``.
 
     ``stored`` names the number format of the codes (``None`` for codebooks and ``auto``) and
@@ -80,8 +77,7 @@ class KvDtype:
     note: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class QuantName:
+class QuantName(NamedTuple):
     """One value of ``--quantization``; ``resolves`` is the name vLLM reports for it.
 
     ``rocm`` is the version range in which the ROCm platform takes it, ``None`` if it never does.
@@ -98,8 +94,7 @@ class QuantName:
     note: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class StateDtype:
+class StateDtype(NamedTuple):
     """Default and allowed recurrent-state dtypes of one family of hybrid models.
 
     ``hf_key`` is the key of the checkpoint's ``config.json`` that sets the default; ``default``
@@ -113,7 +108,7 @@ class StateDtype:
     allowed: tuple[str, ...] | None
     versions: VersionRange
     source: str
-    note: str | None = field(default=None)
+    note: str | None = None
 
 
 @lru_cache(maxsize=1)

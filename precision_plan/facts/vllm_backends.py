@@ -6,10 +6,9 @@ The tables are those of 0.33.0, the release whose selection was run.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from precision_plan.facts._load import record, table
 from precision_plan.facts.gpus import parse_capability
@@ -18,8 +17,7 @@ from precision_plan.facts.versions import VersionRange
 Capability = tuple[int, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Takes:
+class Takes(NamedTuple):
     """KV cache dtypes that a backend takes on a half-open range of compute capabilities."""
 
     kv: frozenset[str]
@@ -35,8 +33,7 @@ class Takes:
         return self.below_cc is None or compute_capability < self.below_cc
 
 
-@dataclass(frozen=True, slots=True)
-class AttentionBackend:
+class AttentionBackend(NamedTuple):
     """One attention backend of one platform.
 
     ``kind`` is the attention it computes: ``dense``, ``mla`` (multi-head latent attention) or
@@ -53,7 +50,7 @@ class AttentionBackend:
     versions: VersionRange
     source: str
     batch_invariant: bool = False
-    build_min_cc: Mapping[str, Capability] = field(default_factory=dict)
+    build_min_cc: Mapping[str, Capability] = MappingProxyType({})
     note: str | None = None
 
     def runs_on(self, compute_capability: Capability | None) -> bool:
@@ -67,8 +64,7 @@ class AttentionBackend:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class MoeMethod:
+class MoeMethod(NamedTuple):
     """Expert kernels of one quantization method: values of ``--moe-backend``, and EPLB support.
 
     ``backends`` is ``None`` where the list was not read.

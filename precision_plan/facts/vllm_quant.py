@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from precision_plan.facts._load import record, table
 from precision_plan.facts.gpus import parse_capability
@@ -15,8 +14,7 @@ from precision_plan.facts.versions import VersionRange
 Capability = tuple[int, int]
 
 
-@dataclass(frozen=True, slots=True)
-class QuantMethod:
+class QuantMethod(NamedTuple):
     """One method that a checkpoint can select.
 
     ``min_cc`` gives the least compute capability by version and ``native_cc`` the one from
@@ -49,8 +47,7 @@ class QuantMethod:
         return found.pop() if len(found) == 1 else None
 
 
-@dataclass(frozen=True, slots=True)
-class Template:
+class Template(NamedTuple):
     """A ``quantization_config`` that vLLM loads, without its ignore list.
 
     The ignore list belongs under ``ignore_key``; ``facts.checkpoint_tensors`` has the tensors of
@@ -66,8 +63,7 @@ class Template:
     note: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class CtScheme:
+class CtScheme(NamedTuple):
     """A compressed-tensors scheme with its least (and, rarely, greatest) compute capability."""
 
     scheme: str

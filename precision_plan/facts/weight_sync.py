@@ -7,16 +7,14 @@ The frameworks decide by ``quant_method`` (and ``quant_algo``) of the rollout ch
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from precision_plan.facts._load import record, table
 
 
-@dataclass(frozen=True, slots=True)
-class SyncQuantizer:
+class SyncQuantizer(NamedTuple):
     """One branch of a framework's dispatch.
 
     ``quant_method`` ``None`` is the branch for every other method, ``quant_algo`` ``None`` any
