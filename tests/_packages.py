@@ -13,6 +13,7 @@ import sys
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from importlib import metadata
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -34,6 +35,14 @@ def _task_runner() -> Any:
 
 _DEV = _task_runner()
 TE_RELEASES: tuple[str, ...] = _DEV.TE_RELEASES
+
+
+def installed_version(distribution: str) -> str:
+    """The version of an installed distribution, which is not imported; else a skip."""
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        pytest.skip(f"{distribution} is not installed")
 
 
 def te_wheel(release: str) -> Path:

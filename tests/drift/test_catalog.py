@@ -105,7 +105,7 @@ def test_a_tree_like_the_release_is_reported_alike(
         (["catalog", "diff", "--te", "absent"], "absent: there is no such file", "a checkout"),
         (["catalog", "diff", "--te", "."], "no transformer_engine/common/recipe", "site-packages"),
         (
-            ["catalog", "diff", "--te", "installed", "--version", "newest"],
+            ["catalog", "diff", "--te", "te.whl", "--version", "newest"],
             "'newest' is not a version",
             "0.16.1",
         ),
@@ -130,7 +130,9 @@ def test_mistakes(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.chdir(tmp_path)
+    trees.wheel(tmp_path / "te.whl", trees.transformer_engine("2.20.2"))
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path / "empty" if "." in arguments else tmp_path)
     assert run(arguments) == 2
     captured = capsys.readouterr()
     assert captured.out == ""
