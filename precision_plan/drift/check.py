@@ -15,7 +15,12 @@ from precision_plan.drift.config_against import (
     read_configs,
 )
 from precision_plan.drift.dataclass_fields import FieldReader
-from precision_plan.drift.flags_against import compare_flags, conditional, known_flags
+from precision_plan.drift.flags_against import (
+    compare_flags,
+    conditional,
+    is_export_flag,
+    known_flags,
+)
 from precision_plan.drift.group_factory import FACTORY, FACTORY_FILE, KNOWN_DIGEST, factory_digest
 from precision_plan.drift.modules import Found, Modules, Scope
 from precision_plan.drift.parser_functions import FlagReader
@@ -36,10 +41,8 @@ from precision_plan.drift.variables_against import compare_variables
 from precision_plan.drift.vllm_against import compare_choices
 from precision_plan.facts.versions import UnknownVersion, version
 
-_PARSERS = (
-    ("megatron/training/arguments.py", "add_megatron_arguments"),
-    ("megatron/post_training/arguments.py", "add_modelopt_args"),
-)
+_PARSER = ("megatron/training/arguments.py", "add_megatron_arguments")
+_EXPORT_PARSER = ("megatron/post_training/arguments.py", "add_modelopt_args")
 # Another framework, copies of other packages, building from source.
 _WITHOUT = ("transformer_engine/jax/", "vllm/third_party/", "/setup.py")
 _GENERATES_SINCE = "0.16.0"
@@ -109,7 +112,7 @@ def check_megatron(where: str, facts_version: str | None = None) -> Report:
     fields = FieldReader(check.modules, check.values)
     configs = read_configs(check.modules, fields, check.facts)
     dests: set[str] = set()
-    if _PARSERS[0][0] in check.tree:
+    if _PARSER[0] in check.tree:
         dests = _flags(check, fields)
     else:
         _generated_flags(check, configs)
@@ -122,14 +125,21 @@ def check_megatron(where: str, facts_version: str | None = None) -> Report:
 def _flags(check: _Check, fields: FieldReader) -> set[str]:
     """Compare the parsers' flags; returns the names that they have in the parsed namespace."""
     reader = FlagReader(check.modules, check.values, fields)
-    for path, function in _PARSERS:
-        module = check.modules.at(path)
-        found = check.modules.find(function, Scope(module)) if module else None
-        if isinstance(found, Found):
-            reader.read(found)
-        else:
-            check.gaps.append(Gap(f"flags of {path}: there is no function {function} to read"))
-    optional, certain = conditional(compare_flags(reader.flags, check.facts))
+    known = known_flags(check.facts)
+    main = _function(check.modules, *_PARSER)
+    if main is None:
+        path, function = _PARSER
+        why = check.modules.unreadable.get(path, f"there is no function {function} in it")
+        raise SourceError(f"{check.tree.label}: {path} cannot be read", why)
+    reader.read(main)
+    export = _function(check.modules, *_EXPORT_PARSER)
+    if export is not None:
+        reader.read(export)
+    else:
+        missing = tuple(flag.flags[0] for flag in known if is_export_flag(flag))
+        known = [flag for flag in known if not is_export_flag(flag)]
+        check.gaps.append(Gap(f"flags: these sources have no {_EXPORT_PARSER[0]}", missing))
+    optional, certain = conditional(compare_flags(reader.flags, known, check.facts))
     check.changes += certain
     check.changes += _factory(check.modules)
     check.compared.append(("flags", len(reader.flags)))
@@ -138,6 +148,12 @@ def _flags(check: _Check, fields: FieldReader) -> set[str]:
         what = "arguments whose names or options are built at run time"
         check.gaps.append(Gap(what, tuple(item.source for item in reader.unread)))
     return {flag.dest for flag in reader.flags}
+
+
+def _function(modules: Modules, path: str, name: str) -> Found | None:
+    module = modules.at(path)
+    found = modules.find(name, Scope(module)) if module else None
+    return found if isinstance(found, Found) else None
 
 
 def _generated_flags(check: _Check, configs: Configs) -> None:
@@ -149,7 +165,7 @@ def _generated_flags(check: _Check, configs: Configs) -> None:
         check.changes += [change for changes in generated.values() for change in changes]
         check.compared.append(("flags", len(generated)))
     missing = tuple(flag.flags[0] for flag in known if flag.flags[0] not in generated)
-    check.gaps.append(Gap(f"flags: these sources have no {_PARSERS[0][0]}", missing))
+    check.gaps.append(Gap(f"flags: these sources have no {_PARSER[0]}", missing))
 
 
 def _factory(modules: Modules) -> Iterator[Change]:

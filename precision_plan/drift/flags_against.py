@@ -24,10 +24,20 @@ def known_flags(megatron_core: str) -> list[MegatronFlag]:
     return [flag.at(megatron_core) for flag in every if megatron_core in flag.versions]
 
 
-def compare_flags(found: Iterable[Flag], megatron_core: str) -> Iterator[Change]:
+def is_export_flag(flag: MegatronFlag) -> bool:
+    """True for flags of the export scripts' parser (``add_modelopt_args``)."""
+    return (flag.group or "").startswith("post_training")
+
+
+def compare_flags(
+    found: Iterable[Flag], known_ones: Iterable[MegatronFlag], megatron_core: str
+) -> Iterator[Change]:
     """Flags that appeared, vanished or changed.
 
     Two flags are the same if they share a spelling; the one that shares most is taken.
+
+    Args:
+        known_ones: flags of the facts that the parsers read should have.
     """
     by_spelling: dict[str, list[Flag]] = {}
     flags = list(found)
@@ -35,7 +45,7 @@ def compare_flags(found: Iterable[Flag], megatron_core: str) -> Iterator[Change]
         for spelling in flag.flags:
             by_spelling.setdefault(spelling, []).append(flag)
     matched: set[int] = set()
-    for known in known_flags(megatron_core):
+    for known in known_ones:
         candidates = [flag for name in known.flags for flag in by_spelling.get(name, ())]
         if not candidates:
             yield vanished(known)

@@ -14,6 +14,7 @@ from precision_plan.drift.changes import Change, Report, about_precision
 from precision_plan.drift.check import check_megatron, check_transformer_engine
 from precision_plan.drift.flags_against import known_flags
 from precision_plan.drift.group_factory import FACTORY_FILE
+from precision_plan.drift.source import SourceError
 from precision_plan.facts.megatron import MegatronFlag
 from precision_plan.facts.transformer_engine import te_recipes
 
@@ -180,6 +181,24 @@ def test_an_argument_that_cannot_be_read_is_a_gap(tmp_path: Path) -> None:
     )
     assert report.changes == ()
     assert [len(gap.names) for gap in report.gaps if "built at run time" in gap.what] == [1]
+
+
+def test_a_parser_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
+    """Not 600 flags that vanished."""
+    for text, hint in (("def broken(:\n", "syntax"), ("x = 1\n", "add_megatron_arguments")):
+        with pytest.raises(SourceError, match=r"arguments\.py cannot be read") as error:
+            megatron(tmp_path, {**trees.megatron(VERSION), trees.ARGUMENTS: text})
+        assert hint in error.value.hint
+
+
+def test_a_tree_without_the_export_parser(tmp_path: Path) -> None:
+    files = {
+        path: text for path, text in trees.megatron(VERSION).items() if path != trees.POST_TRAINING
+    }
+    report = megatron(tmp_path, files)
+    assert report.changes == ()
+    (gap,) = [gap for gap in report.gaps if trees.POST_TRAINING in gap.what]
+    assert "--export-quant-cfg" in gap.names
 
 
 def test_rules_of_the_factory(tmp_path: Path) -> None:
