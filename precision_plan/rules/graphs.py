@@ -94,8 +94,9 @@ def full_iteration_nan_check(ctx: Context) -> Found:
         training: {bf16: true, cuda_graph_impl: full_iteration,
                    check_for_nan_in_loss_and_grad: false}
     """
-    graphs = graphs_of(ctx)
-    if graphs is None or not full_iteration(ctx, graphs[0]):
+    old = "training.cuda_graph_scope" if ctx.is_set("training.cuda_graph_scope") else None
+    implementation, field = graphs_of(ctx) or ("none", old or "training.cuda_graph_modules")
+    if not full_iteration(ctx, implementation):
         return None
     args = ctx.args
     if ctx.extra("inference_dynamic_batching") and _dynamic_inference_excludes_fp8(ctx):
@@ -103,15 +104,15 @@ def full_iteration_nan_check(ctx: Context) -> Found:
             return None
         return ctx.found(
             "a CUDA graph of the full iteration excludes FP8 in dynamic inference",
-            graphs[1],
+            field,
             "training.fp8_format",
-            fix=(set_to(("training.fp8_format", None)), set_to((graphs[1], None))),
+            fix=(set_to(("training.fp8_format", None)), set_to((field, None))),
         )
     if not args.check_for_nan_in_loss_and_grad:
         return None
     return ctx.found(
         "a CUDA graph of the full iteration needs training.check_for_nan_in_loss_and_grad = false",
-        graphs[1],
+        field,
         "training.check_for_nan_in_loss_and_grad",
         fix=(set_to(("training.check_for_nan_in_loss_and_grad", False)),),
     )

@@ -40,6 +40,10 @@ def rules() -> Mapping[str, Rule]:
         kernels,
         kv_cache,
         kv_scales,
+        layer_matching,
+        layer_numerics,
+        layer_recipes,
+        layers,
         moe,
         moe_options,
         nvfp4_qat,
@@ -50,6 +54,7 @@ def rules() -> Mapping[str, Rule]:
         overrides_sharding,
         pairing,
         pairing_dtypes,
+        process_groups,
         recompute,
         rollout,
         rollout_hardware,
@@ -118,6 +123,11 @@ def rules() -> Mapping[str, Rule]:
         checkpoint_numbers,
         graph_recompute,
         pairing_dtypes,
+        layers,
+        layer_recipes,
+        layer_matching,
+        layer_numerics,
+        process_groups,
     )
     found: dict[str, Rule] = {}
     slugs: set[str] = set()
