@@ -63,7 +63,7 @@ def block_scales(ctx: Context) -> Found:
     if found is None or capability is None or not ctx.args.fp8:
         return None
     value, field = found
-    if train_format(ctx) != "fp8_block" or is_reference(value):
+    if train_format(ctx) != "fp8_block" or value not in {"0", "1"}:
         return None
     te = ctx.target.package("transformer_engine")
     rows = [
@@ -242,7 +242,8 @@ def without_its_recipe(ctx: Context) -> Iterator[Finding]:
         env: {all: {NVTE_FP8_BLOCK_SCALING_FP32_SCALES: "1"}}
     """
     env = ctx.train_env
-    if not env or ctx.is_set("training.te_precision_config_file"):
+    by_module = ctx.is_set("training.te_precision_config_file")
+    if not env or by_module or ctx.is_set("training.te_precision_config"):
         return
     trained: str | None = None
     for name, consumers in _CONSUMERS.items():

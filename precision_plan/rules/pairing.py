@@ -5,7 +5,7 @@ from __future__ import annotations
 from precision_plan.facts.formats import formats
 from precision_plan.facts.qat import train_rollout_pair
 from precision_plan.plan import Because, Fix
-from precision_plan.rules.base import Context, Found, Rule, rule, set_to
+from precision_plan.rules.base import Context, Finding, Found, Rule, rule, set_to
 from precision_plan.rules.formats import (
     FP32_SCALES,
     INT4_FLAG,
@@ -195,18 +195,40 @@ def granularity(ctx: Context) -> Found:
         return None
     trained = train_format(ctx)
     if trained in {served, "custom"}:
-        return None
+        return _other_blocks(ctx) if trained == "fp8_block" else None
     pair = train_rollout_pair(trained, served, ctx.target.framework)
     if ctx.target.framework in RL_FRAMEWORKS and pair is not None and not pair.supported:
         return None  # PP502 says more
     recipe = {"fp8_block": "blockwise", "mxfp8": "mxfp8", "fp8_per_tensor": "tensorwise"}
-    fix = (set_to(("training.fp8_recipe", recipe[served])),) if served in recipe else ()
+    fix = (
+        set_to(("training.fp8_recipe", recipe[served]))
+        if served in recipe
+        else Fix("convert the checkpoint with the trained scaling")
+    )
     return ctx.found(
         f"training in {_title(trained)}, rollout in {_title(served)}: the scales differ",
         _train_field(ctx, trained),
         _rollout_field(ctx),
-        fix=fix,
+        fix=(fix,),
     )
+
+
+def _other_blocks(ctx: Context) -> Finding | None:
+    config = ctx.plan.checkpoint.quantization_config
+    blocks = None if config is None else config.weight_block_size
+    if not blocks or tuple(blocks) == _TE_BLOCKS:
+        return None
+    field = "checkpoint.quantization_config.weight_block_size"
+    return ctx.found(
+        f"blocks of {blocks[0]}x{blocks[-1]} in the checkpoint, of 128x128 in training",
+        field,
+        _train_field(ctx, "fp8_block"),
+        fix=(set_to((field, [*_TE_BLOCKS]), also=" (convert the checkpoint so)"),),
+    )
+
+
+_TE_BLOCKS = (128, 128)
+"""Transformer Engine's blocks of weights; no other size can be chosen."""
 
 
 @rule(
