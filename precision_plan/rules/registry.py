@@ -55,6 +55,7 @@ def rules() -> Mapping[str, Rule]:
         pairing,
         pairing_dtypes,
         process_groups,
+        recipe,
         recompute,
         rollout,
         rollout_hardware,
@@ -128,6 +129,7 @@ def rules() -> Mapping[str, Rule]:
         layer_matching,
         layer_numerics,
         process_groups,
+        recipe,
     )
     found: dict[str, Rule] = {}
     slugs: set[str] = set()
