@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 
 from precision_plan.plan.origin import Origin
@@ -12,7 +13,8 @@ Span = tuple[tuple[int, int], tuple[int, int]]
 
 _MARKER = "precision-plan:"
 _COMMENT = re.compile(
-    r"(?:^|(?<=\s))#\s*precision-plan:\s*ignore(?P<whole>-file)?\s*\[(?P<ids>[^\]]*)\](?P<reason>.*)"
+    r"(?:^|(?<=\s))#[ \t]{0,8}precision-plan:[ \t]{0,8}ignore(?P<whole>-file)?[ \t]{0,8}"
+    r"\[(?P<ids>[^\]#]{0,200})\](?P<reason>.*)"
 )
 
 
@@ -26,12 +28,16 @@ def suppressions_in(
     if _MARKER not in text:
         return ()
     lines = text.splitlines()
-    values = tuple(spans())
+    starts_and_ends = sorted(spans())
+    starts = [start for start, _ in starts_and_ends]
     found = []
     for number, line in enumerate(lines):
         match = _COMMENT.search(line)
-        if match is None or any(start <= (number, match.start()) < end for start, end in values):
+        if match is None:
             continue
+        before = bisect_right(starts, (number, match.start()))
+        if before and (number, match.start()) < starts_and_ends[before - 1][1]:
+            continue  # it is part of a text
         covered = 0 if match["whole"] else _covered(lines, number, match.start())
         ids = tuple(part.strip() for part in match["ids"].split(",") if part.strip())
         origin = Origin(shown, number + 1, match.start() + 1)

@@ -229,11 +229,7 @@ def _composition(
 
 def _distinct(problems: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
     """Without repetitions: a file may be part of a composition twice."""
-    kept: list[Diagnostic] = []
-    for problem in problems:
-        if problem not in kept:
-            kept.append(problem)
-    return tuple(kept)
+    return tuple({(each.id, each.message, each.origin): each for each in problems}.values())
 
 
 def _name(choice: str) -> str:

@@ -22,6 +22,9 @@ from precision_plan.plan.codes import compose_diagnostic
 from precision_plan.plan.diagnostic import Because, Diagnostic, Fix
 from precision_plan.plan.origin import Origin
 
+FILE_LIMIT = 500
+"""Files of one composition, each counted as often as it is included; a recipe has some fifteen."""
+
 _SELF = Entry("self", "_self_")
 _INTERPOLATION = re.compile(r"\$\{([^}]*)\}")
 
@@ -65,6 +68,7 @@ class _Expander:
         self.deleted: dict[str, tuple[str | None, Origin]] = {}
         self.used: set[str] = set()
         self.leaves: set[str] = set()
+        self.count = 0
         for override in overrides:
             self._take(override)
 
@@ -88,6 +92,10 @@ class _Expander:
     def expand(self, node: Placed, chain: tuple[str, ...]) -> list[Layer]:
         """Layers of ``node`` and of what it includes; ``chain`` holds the files above it."""
         is_root = not chain
+        self.count += 1
+        if self.count > FILE_LIMIT:
+            self._too_many(node)
+            return []
         key = node.override_key
         is_group = node.entry.kind == "group"
         if is_group and key in self.deleted and self.deleted[key][0] in (None, node.choice):
@@ -268,6 +276,11 @@ class _Expander:
             node.entry.origin,
             f"add {node.override_key}=... ({listed(choices)})",
         )
+
+    def _too_many(self, node: Placed) -> None:
+        if self.count == FILE_LIMIT + 1:
+            message = f"the defaults lists lead to more than {FILE_LIMIT} files"
+            self._problem("PP012", message, node.entry.origin)
 
     def _cycle(self, node: Placed, chain: tuple[str, ...]) -> None:
         self._problem(

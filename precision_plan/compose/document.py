@@ -215,8 +215,7 @@ class _Builder:
             if key_node.tag == STANDARD_TAG + "merge":
                 yield from self._merged(value_node, 0)
                 continue
-            if not isinstance(key_node, yaml.ScalarNode):
-                self._refuse("PP001", "a key must be a plain text", key_node)
+            if not self._is_text(key_node):
                 continue
             first = own.setdefault(key_node.value, key_node)
             if first is not key_node:
@@ -240,14 +239,20 @@ class _Builder:
                 if key_node.tag == STANDARD_TAG + "merge":
                     yield from self._merged(value_node, depth + 1)
             for key_node, value_node in node.value:
-                if key_node.tag != STANDARD_TAG + "merge":
-                    self._spend(node)
-                    yield key_node, value_node
+                if key_node.tag == STANDARD_TAG + "merge" or not self._is_text(key_node):
+                    continue
+                self._spend(node)
+                yield key_node, value_node
         elif isinstance(node, yaml.SequenceNode):
             for item in reversed(node.value):
                 yield from self._merged(item, depth + 1)
         else:
             self._refuse("PP005", "'<<' merges mappings, not a single value", node)
+
+    def _is_text(self, key: yaml.Node) -> bool:
+        if not isinstance(key, yaml.ScalarNode):
+            self._refuse("PP001", "a key must be a plain text", key)
+        return isinstance(key, yaml.ScalarNode)
 
     def _key(self, node: yaml.Node) -> Any:
         try:

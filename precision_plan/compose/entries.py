@@ -11,6 +11,9 @@ from precision_plan.plan.codes import compose_diagnostic
 from precision_plan.plan.diagnostic import Diagnostic, Fix
 from precision_plan.plan.origin import UNKNOWN, Origin
 
+ENTRY_LIMIT = 100
+"""Entries of one defaults list, and choices of one entry; a recipe has some twenty."""
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:
@@ -47,6 +50,9 @@ def entries_in(node: yaml.Node, shown: str) -> tuple[tuple[Entry, ...], list[Dia
     """Read the value of a ``defaults:`` key; an item that cannot be read is reported, left out."""
     if not isinstance(node, yaml.SequenceNode):
         return (), [_problem("defaults is not a list", node, shown)]
+    if len(node.value) > ENTRY_LIMIT:
+        message = f"the defaults list has {len(node.value)} entries; at most {ENTRY_LIMIT} are read"
+        return (), [compose_diagnostic("PP012", message, _origin(node, shown))]
     entries: list[Entry] = []
     problems: list[Diagnostic] = []
     for item in node.value:
@@ -110,6 +116,8 @@ def _package(text: str) -> str | None:
 
 def _choice(node: yaml.Node, group: str) -> str | tuple[str, ...] | None:
     if isinstance(node, yaml.SequenceNode):
+        if len(node.value) > ENTRY_LIMIT:
+            raise _Malformed(f"more than {ENTRY_LIMIT} choices for {group}")
         return tuple(_name(item, group) for item in node.value)
     if isinstance(node, yaml.ScalarNode) and node.tag.endswith(":null"):
         return None

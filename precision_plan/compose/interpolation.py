@@ -164,7 +164,7 @@ class _Resolver:
             if isinstance(node, list) and part.isdigit() and int(part) < len(node):
                 step = int(part)
             elif not isinstance(node, dict) or part not in node:
-                near = closest(part, node) if isinstance(node, dict) else None
+                near = closest(part, map(str, node)) if isinstance(node, dict) else None
                 prefix = "".join(f"{each}." for each in target)
                 raise _Unset(
                     f"{match[0]} names {prefix}{part}, which no layer sets",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from precision_plan.compose.composition import origin_of
@@ -45,7 +45,7 @@ class Draft:
         for part in package.split(".") if package else ():
             path = f"{path}.{part}" if path else part
             if not isinstance(target.get(part), dict):
-                self._forget(path)
+                self._forget(path, target.get(part))
                 target[part] = {}
             self.origins.setdefault(path, document.origin("", layer.label))
             target = target[part]
@@ -97,7 +97,7 @@ class Draft:
                     self._conflict(here, "list", "mapping", origin.at(there))
                     continue
                 if not isinstance(old, dict):
-                    self._forget(here)
+                    self._forget(here, old)
                     old = target[key] = {}
                 self.origins[here] = origin.at(there)
                 self._merge(old, value, here, there, origin)
@@ -107,10 +107,10 @@ class Draft:
                 continue
             if value == MISSING and key in target:
                 continue
-            self._forget(here)
+            self._forget(here, old)
             target[key] = copied(value)
             self.origins[here] = origin.at(there)
-            origin.copy_texts(there, here, self.texts, isinstance(value, list))
+            origin.copy_texts(there, here, value, self.texts)
 
     def _referenced(self, text: str, path: str, target: dict[str, Any], key: str) -> Any:
         """A mapping over an interpolation to a mapping goes over a copy of the latter."""
@@ -118,7 +118,7 @@ class Draft:
         found = self.at(match[1]) if match else None
         if not isinstance(found, dict):
             return text
-        self._forget(path)
+        self._forget(path, text)
         target[key] = copied(found)
         return target[key]
 
@@ -135,7 +135,7 @@ class Draft:
             self._delete(override)
         elif (
             override.kind == "add"
-            and self.at(override.key) is not None
+            and self.at(override.key) not in (None, MISSING)
             and not isinstance(override.value, (dict, list))
         ):
             self._problem(
@@ -185,7 +185,7 @@ class Draft:
                 return False
             node[int(part)] = copied(value)
         else:
-            self._forget(path)
+            self._forget(path, node.get(part))
             node[part] = copied(value)
         self._place(path, value, origin)
         return True
@@ -201,7 +201,7 @@ class Draft:
         parent_key, _, last = override.key.rpartition(".")
         parent = self.at(parent_key) if parent_key else self.data
         old = self._child(parent, last)
-        if old is None:
+        if old in (None, MISSING):
             self._problem("PP009", f"{override.key} is not set, so it cannot be removed",
                           override.origin, "leave the override out")  # fmt: skip
         elif override.value is not None and override.value != old:
@@ -212,13 +212,13 @@ class Draft:
                 f"write ~{override.key}",
             )
         elif isinstance(parent, list):
+            place = self.origin(parent_key)
+            self._forget(parent_key, parent)  # the items that follow change their places
+            self.origins[parent_key] = place
             del parent[int(last)]
-            below = parent_key + "."
-            for key in [key for key in self.texts if key.startswith(below)]:
-                del self.texts[key]
         else:
             del parent[last]
-            self._forget(override.key)
+            self._forget(override.key, old)
 
     # -- reading ----------------------------------------------------------------------------
 
@@ -244,15 +244,17 @@ class Draft:
 
     # -- bookkeeping ------------------------------------------------------------------------
 
-    def _forget(self, path: str) -> None:
-        """Drop what is known of a key and of everything below it."""
-        if path not in self.origins:
-            return
-        below = path + "."
-        kept: dict[str, Any]
-        for kept in (self.origins, self.texts):
-            for key in [key for key in kept if key == path or key.startswith(below)]:
-                del kept[key]
+    def _forget(self, path: str, old: Any) -> None:
+        """Drop what is known of a key with the value ``old``, and of everything below it."""
+        self.origins.pop(path, None)
+        self.texts.pop(path, None)
+        items: Iterable[tuple[Any, Any]] = ()
+        if isinstance(old, dict):
+            items = old.items()
+        elif isinstance(old, list):
+            items = enumerate(old)
+        for key, value in items:
+            self._forget(f"{path}.{key}", value)
 
     def _conflict(self, path: str, old: str, new: str, origin: Origin) -> None:
         self._problem(
@@ -286,17 +288,14 @@ class _Source:
     def at(self, key: str) -> Origin:
         return self.document.origin(key, self.label)
 
-    def copy_texts(self, key: str, path: str, texts: dict[str, str], is_list: bool) -> None:
-        own = self.document.texts
-        if key in own:
-            texts[path] = own[key]
-        elif is_list:
-            below = key + "."
-            texts.update(
-                (path + name[len(key) :], text)
-                for name, text in own.items()
-                if name.startswith(below)
-            )
+    def copy_texts(self, key: str, path: str, value: Any, texts: dict[str, str]) -> None:
+        """Note at ``path`` how the numbers of ``value`` are written at ``key`` of the document."""
+        written = self.document.texts.get(key)
+        if written is not None:
+            texts[path] = written
+        elif isinstance(value, list):
+            for index, item in enumerate(value):
+                self.copy_texts(f"{key}.{index}", f"{path}.{index}", item, texts)
 
 
 class _Typed(_Source):
@@ -308,8 +307,8 @@ class _Typed(_Source):
     def at(self, key: str) -> Origin:
         return self.origin
 
-    def copy_texts(self, key: str, path: str, texts: dict[str, str], is_list: bool) -> None:
-        texts.pop(path, None)
+    def copy_texts(self, key: str, path: str, value: Any, texts: dict[str, str]) -> None:
+        pass  # the parser of overrides keeps no digits of nested values
 
 
 def copied(value: Any) -> Any:

@@ -96,6 +96,9 @@ def _parse(text: str) -> Override:
         return _everyday(text)
     except _NotEveryday:
         return _by_hydra(text)
+    except ValueError:  # more digits than Python turns into a number
+        raise _Refused("PP012", "an override holds a number without end", text,
+                       "quote it if it is a text") from None  # fmt: skip
 
 
 def _everyday(text: str) -> Override:

@@ -43,6 +43,8 @@ _BOUNDS = {
 }
 
 
+SUGGESTION_LIMIT = 100
+"""Unknown keys for which the meant one is looked for: a file with more of them is no recipe."""
 _NUMBER = re.compile(r"[-+]?\d+(\.\d*)?([eE][-+]?\d+)?")
 
 
@@ -67,8 +69,8 @@ def refusals(
     grouped: dict[tuple[Any, ...], list[Any]] = {}
     for item in error.errors(include_url=False, include_context=True, include_input=False):
         grouped.setdefault(_path(data, item["loc"]), []).append(item)
-    for path, items in grouped.items():
-        yield _refusal(path, items, _at(data, path), composition)
+    for count, (path, items) in enumerate(grouped.items()):
+        yield _refusal(path, items, _at(data, path), composition, count < SUGGESTION_LIMIT)
 
 
 def _path(data: Any, loc: Sequence[Any]) -> tuple[Any, ...]:
@@ -91,13 +93,17 @@ def _at(data: Any, path: Iterable[Any]) -> Any:
 
 
 def _refusal(
-    path: tuple[Any, ...], items: Sequence[Any], value: Any, composition: Composition
+    path: tuple[Any, ...],
+    items: Sequence[Any],
+    value: Any,
+    composition: Composition,
+    suggest: bool,
 ) -> Refusal:
     field = ".".join(map(str, path))
     origin = origin_of(composition.origins, field)
     kinds = {item["type"] for item in items}
     if kinds & {"extra_forbidden", "invalid_key"}:
-        return _unknown(path, field, value, origin)
+        return _unknown(path, field, value, origin, _probable(path) if suggest else None)
     written = composition.texts.get(field) if isinstance(value, (int, float)) else None
     if "string_type" in kinds and written is not None:
         diagnostic = _wrong_type(field, items, value, origin)
@@ -128,8 +134,9 @@ def _refusal(
 # -- unknown keys ---------------------------------------------------------------------------
 
 
-def _unknown(path: tuple[Any, ...], field: str, value: Any, origin: Origin) -> Refusal:
-    near = _probable(path)
+def _unknown(
+    path: tuple[Any, ...], field: str, value: Any, origin: Origin, near: str | None
+) -> Refusal:
     what = "section" if len(path) == 1 else "key"
     holder = _model(path[:-1])
     fixes: tuple[Fix, ...]

@@ -67,4 +67,5 @@ def _number(tag: str, text: str) -> Any:
         return construct(_constructor, node)
     except (ValueError, KeyError, IndexError):
         kind = tag.removeprefix(STANDARD_TAG)
-        raise NotAScalar(f"{text!r} is not of type {kind}") from None
+        shown = text if len(text) <= 40 else f"{text[:37]}..."
+        raise NotAScalar(f"{shown!r} is not of type {kind}") from None

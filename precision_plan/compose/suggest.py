@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+_LONGEST, _MOST = 80, 1000
+"""Beyond these, a word or a list is no slip of the finger, and comparing would take long."""
+
 
 def closest(word: str, names: Iterable[str], cutoff: float = 0.6) -> str | None:
     """The name most like ``word``, or ``None`` if none is close; case and ``-``/``_`` are equal."""
     from difflib import get_close_matches
 
     plain = {_plain(name): name for name in names}
+    if len(word) > _LONGEST or len(plain) > _MOST:
+        return None
     if (same := plain.get(_plain(word))) is not None:
         return same
     found = get_close_matches(_plain(word), plain, n=1, cutoff=cutoff)

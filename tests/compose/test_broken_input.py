@@ -49,6 +49,9 @@ BROKEN: dict[str, tuple[str | bytes, str, str]] = {
     "binary tag": ("training: {bf16: !!binary aGk=}\n", "PP015", ":1:18"),
     "target": ("training:\n  x: {y: {_target_: os.system}}\n", "PP015", ":2:11"),
     "hydra": ("hydra:\n  callbacks: {}\n", "PP015", ":1:1"),
+    "many digits": ("training: {x: " + "1" * 5000 + "}\n", "PP001", ":1:15"),
+    "many entries": ("defaults: [" + "base, " * 101 + "]\n", "PP012", ":1:11"),
+    "many choices": ("defaults: [{/model: [" + "small, " * 101 + "]}]\n", "PP016", ":1:12"),
     "large value": (f"training:\n  x: {'a' * 1_000_000}\n", "PP012", ":2:6"),
     "large file": (b"#" * 1_100_000, "PP012", ""),
     "large override of nesting": ("a: " + "[" * 500 + "]" * 500, "PP012", ":1:"),
@@ -126,6 +129,30 @@ def test_reference_bomb_stays_small(compose: Compose, write: Write) -> None:
         ("PP012", "k2"),  # those that refer to it are not reported again
         ("PP012", found[1].field.partition(".")[2]),
     ]
+
+
+def test_defaults_that_multiply(compose: Compose, write: Write) -> None:
+    for index in range(40):
+        write(f"recipes/r{index}.yaml", f"defaults: [r{index + 1}, r{index + 1}, _self_]\n")
+    write("recipes/r40.yaml", "model: {name: x}\n")
+    assert [each.id for each in compose("r0").diagnostics] == ["PP012"]
+
+
+def test_large_files_take_no_long_time(compose: Compose, write: Write) -> None:
+    """Each of these took minutes with a step that is quadratic in the size of the file."""
+    keys = "\n".join(f"  k{index}: [{index}, x]" for index in range(4000))
+    marks = "# precision-plan: ignore[" * 30_000
+    write("training/large.yaml", keys.replace("  k", "k"))
+    write("recipes/large.yaml", f"training:\n{keys}\n{marks}\n")
+    composition = compose("large", "training=large")
+    assert len(composition.data["training"]) == 4000
+    assert str(composition.origins["training.k9"]) == "conf/recipes/large.yaml:11:3"
+    result = build_plan(composition)
+    assert sum(found.id == "PP002" for found in result.diagnostics) == 4000
+    write("recipes/large.yaml", "\n".join(f"a: {index} # precision-plan: ignore[PP1] x"
+                                          for index in range(9000)))  # fmt: skip
+    found = compose("large").diagnostics
+    assert len(found) == 8999 and {each.id for each in found} == {"PP008"}
 
 
 def make_fifo(path: Path) -> None:
@@ -219,6 +246,7 @@ OVERRIDES: dict[str, tuple[str, str, str]] = {
     "target": ("training._target_=os.system", "PP015", "asks for code"),
     "target within": ("training.x={a: [{_target_: os.system}]}", "PP015", "asks for code"),
     "resolver": ("training.x=${oc.env:HOME}", "PP014", "resolver oc.env is refused"),
+    "many digits": ("training.x=" + "1" * 5000, "PP012", "a number without end"),
     "megabyte": ("training.x=" + "a" * 1_000_000, "PP012", "1,000,011 characters"),
     "depth": ("training.x=" + "[" * 3000 + "]" * 3000, "PP012", "too deeply"),
     "section erased": ("training=[1]", "PP009", "no name of a choice"),
