@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import lru_cache
 
-from precision_plan.facts.megatron import megatron_flags
-from precision_plan.plan import Because, Fix
+from precision_plan.plan import Fix
 from precision_plan.rules.base import Context, Finding, Found, Rule, rule, set_to
 from precision_plan.rules.formats import RL_FRAMEWORKS, SGLANG_FRAMEWORKS
 from precision_plan.rules.shapes_rollout import engine_tp
@@ -236,92 +234,6 @@ def gpus_overwritten(ctx: Context) -> Found:
     )
 
 
-@lru_cache(maxsize=1)
-def _precision_flags() -> dict[str, str]:
-    """``{flag without dashes: plan field}`` of Megatron's precision flags."""
-    return {flag.lstrip("-"): row.field for row in megatron_flags() for flag in row.flags}
-
-
-@rule(
-    "PP456",
-    "precision-flag-beside-the-plan",
-    "error",
-    stage="parse",
-    source=("THUDM/slime@624b824a:slime/backends/megatron_utils/arguments.py:195",),
-)
-def beside_the_plan(ctx: Context) -> Iterator[Finding]:
-    """A precision flag stands in launch.extra_args instead of its plan field.
-
-    Why:
-        extra_args are passed on unseen: no rule looks at them, and argparse keeps the last of
-        two values without a message. Each of these flags has a field.
-
-    Bad:
-        training: {bf16: true}
-        launch: {extra_args: {fp8-format: hybrid}}
-
-    Good:
-        training: {bf16: true, fp8_format: hybrid}
-    """
-    extra = ctx.plan.launch.extra_args
-    if not extra:
-        return
-    flags = _precision_flags()
-    for name, value in extra.items():
-        field = flags.get(name.lstrip("-").replace("_", "-"))
-        if field is not None:
-            yield ctx.found(
-                f"--{name.lstrip('-')} belongs to {field}",
-                f"launch.extra_args.{name}",
-                field,
-                fix=(set_to((f"launch.extra_args.{name}", None), (field, value)),),
-            )
-
-
-@rule(
-    "PP457",
-    "overrides-after-parsing",
-    "advice",
-    stage="run",
-    source=(
-        "vllm-project/vime@035f9834:vime/utils/arguments.py",
-        "THUDM/slime@624b824a:slime/utils/arguments.py:1775",
-    ),
-    frameworks=RL_FRAMEWORKS,
-)
-def after_parsing(ctx: Context) -> Found:
-    """A file may override any argument after the command line has been parsed.
-
-    Why:
-        The keys of --custom-config-path are set on the arguments one by one, and those of
-        --megatron-config-path and --vllm-config per role or server group. What such a file
-        changes (fp8, dtype, quantization, kv_cache_dtype) is out of sight here.
-
-    Bad:
-        software: {framework: vime}
-        launch: {extra_args: {custom-config-path: my.yaml}}
-
-    Good:
-        software: {framework: vime}
-        launch: {extra_args: {num-rollout: 100}}
-    """
-    extra = ctx.plan.launch.extra_args
-    if not extra:
-        return None
-    for name in extra:
-        if name.lstrip("-").replace("_", "-") in _OVERRIDE_FILES:
-            return ctx.found(
-                f"--{name.lstrip('-')} may override precision settings after parsing",
-                f"launch.extra_args.{name}",
-                Because(f"read by {ctx.target.framework} after the command line"),
-                fix=(Fix("keep precision settings out of that file, in the recipe's sections"),),
-            )
-    return None
-
-
-_OVERRIDE_FILES = ("custom-config-path", "megatron-config-path", "vllm-config", "sglang-config")
-
-
 @rule(
     "PP458",
     "logprobs-before-temperature",
@@ -363,7 +275,5 @@ RULES: tuple[Rule, ...] = (
     layout,
     describes_vllm,
     gpus_overwritten,
-    beside_the_plan,
-    after_parsing,
     logprobs,
 )

@@ -25,7 +25,9 @@ def rules() -> Mapping[str, Rule]:
         distributed,
         emerging,
         environment,
+        environment_engine,
         environment_values,
+        extra_args,
         fp4,
         fp8,
         fp8_params,
@@ -130,6 +132,8 @@ def rules() -> Mapping[str, Rule]:
         layer_numerics,
         process_groups,
         recipe,
+        extra_args,
+        environment_engine,
     )
     found: dict[str, Rule] = {}
     slugs: set[str] = set()
