@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from precision_plan.facts._load import record, table
+from precision_plan.facts.te_modules import ModuleKind
 
 
 class SyncQuantizer(NamedTuple):
@@ -46,4 +47,27 @@ def sync_quantizer(
     for branch in sync_quantizers().get(framework, ()):
         if branch.quant_method in {None, quant_method} and branch.quant_algo in {None, quant_algo}:
             return branch
+    return None
+
+
+class SyncModules(NamedTuple):
+    """Modules of decoder and MTP layers that the weight update sends in one format.
+
+    ``kinds`` are those of :mod:`precision_plan.facts.te_modules`. ``extra_high_precision`` tells
+    whether the names in ``--extra-high-precision-layers-megatron`` are left out.
+    """
+
+    emits: str
+    frameworks: tuple[str, ...]
+    kinds: tuple[ModuleKind, ...]
+    extra_high_precision: bool
+    source: str
+
+
+@lru_cache(maxsize=64)
+def sync_modules(framework: str, emits: str) -> SyncModules | None:
+    """What ``framework`` sends in the format ``emits``; ``None`` if it sends nothing in it."""
+    for row in table("sync_modules"):
+        if row["emits"] == emits and framework in row["frameworks"]:
+            return record(SyncModules, row)
     return None

@@ -10,9 +10,8 @@ the base format; a per-module file may then replace it module by module. Sources
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from precision_plan.facts.transformer_engine import recipe_class, te_recipes
 from precision_plan.plan.effective import Effective, effective
@@ -26,8 +25,7 @@ INLINE = "training.te_precision_config"
 _KITCHEN = ("training.kitchen_config_file", "training.kitchen_recipe_number")
 
 
-@dataclass(frozen=True, slots=True)
-class ModuleFormat:
+class ModuleFormat(NamedTuple):
     """What one module computes in, and why.
 
     ``format`` is a name of :mod:`precision_plan.facts.formats`, ``evaluation`` the one outside of
@@ -45,8 +43,7 @@ LayerFormats = Mapping[str, ModuleFormat]
 """Module path below the layer -> its format."""
 
 
-@dataclass(frozen=True, slots=True)
-class LayerRange:
+class LayerRange(NamedTuple):
     """Consecutive layers (``first`` to ``last``, counted from 0) whose ``modules`` are alike.
 
     No modules means all of them.
@@ -59,17 +56,17 @@ class LayerRange:
     resolved: ModuleFormat
 
 
-@dataclass(frozen=True, slots=True)
-class LayerMap:
+class LayerMap(NamedTuple):
     """The formats of the decoder layers and of the multi-token prediction layers.
 
     ``decoder`` and ``mtp`` are empty where the number of layers is not known. ``default`` is what
-    a decoder layer has that nothing exempts. ``by_module`` names the plan field of a file that
-    decides for single modules, if there is one; ``complete`` is false where the model has layers
-    that the plan does not describe.
+    a decoder layer has that nothing exempts, ``base`` the format of what is not quantized.
+    ``by_module`` names the plan field of a file that decides for single modules, if there is one;
+    ``complete`` is false where the model has layers that the plan does not describe.
     """
 
     default: ModuleFormat
+    base: str
     decoder: tuple[LayerFormats, ...] = ()
     mtp: tuple[LayerFormats, ...] = ()
     by_module: str | None = None
@@ -108,9 +105,10 @@ def layer_map(
     modules = model_modules(plan, resolver.resolved)
     default = resolver.unknown or resolver.model
     if modules is None:
-        return LayerMap(default, by_module=resolver.by_module)
+        return LayerMap(default, resolver.base, by_module=resolver.by_module)
     return LayerMap(
         default=default,
+        base=resolver.base,
         by_module=resolver.by_module,
         decoder=tuple(resolver.decoder(modules)),
         mtp=tuple(resolver.mtp(modules)),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from precision_plan.facts.te_modules import ModuleKind, module_names
 from precision_plan.plan.effective import Effective
@@ -13,12 +13,11 @@ from precision_plan.plan.precision_plan import PrecisionPlan
 EXPERT = "{expert}"
 """Stands for the number of an expert in the name of its module."""
 
-LIMIT = 4096
+LIMIT = 1024
 """Layers, or experts of a rank. No model has as many; a larger number is not worked through."""
 
 
-@dataclass(frozen=True, slots=True)
-class ModelModules:
+class ModelModules(NamedTuple):
     """Modules of every layer, as paths below the layer.
 
     ``complete`` is false where the model has layers that the plan does not describe (recurrent
@@ -47,12 +46,12 @@ class ModelModules:
 
     def full_names(self) -> Iterator[str]:
         """Every full name that occurs on some rank, each once."""
-        seen: set[str] = set()
+        seen: dict[str, None] = {}
         for layer, names in enumerate(self.decoder):
             for number in self.numbers(layer):
-                seen.update(f"decoder.layers.{number}.{name}" for name in names)
+                seen.update((f"decoder.layers.{number}.{name}", None) for name in names)
         for number, names in enumerate(self.mtp):
-            seen.update(f"mtp.layers.{number}.{name}" for name in names)
+            seen.update((f"mtp.layers.{number}.{name}", None) for name in names)
         for name in seen:
             yield from self.expand(name)
 

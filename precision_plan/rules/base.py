@@ -24,6 +24,7 @@ from precision_plan.plan import (
 )
 from precision_plan.plan.base import Section
 from precision_plan.plan.environment import declared_env, train_env
+from precision_plan.plan.layer_map import LayerMap, layer_map
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +109,11 @@ class Context:
     def rollout_env(self) -> Mapping[str, tuple[str, str]]:
         """``{variable: (value, plan field)}`` of the rollout engine's workers."""
         return declared_env(self.plan, "vllm_worker")
+
+    @cached_property
+    def layers(self) -> LayerMap | None:
+        """The format of every module of every layer; ``None`` if the framework only serves."""
+        return layer_map(self.plan, self.target, self.effective)
 
     @property
     def env_known(self) -> bool:

@@ -131,7 +131,8 @@ def precision_file_with_kitchen(ctx: Context) -> Found:
 
     Why:
         ``--te-precision-config-file`` and the kitchen flags both fill ``quant_recipe``; building
-        the configuration asserts that only one does.
+        the configuration asserts that only one does. A configuration in the recipe becomes such
+        a file.
 
     Bad:
         software: {megatron_core: 0.16.1}
@@ -142,18 +143,21 @@ def precision_file_with_kitchen(ctx: Context) -> Found:
         training: {bf16: true, te_precision_config_file: te.yaml}
     """
     training = ctx.plan.training
+    own = "training.te_precision_config_file"
     if training.te_precision_config_file is None:
-        return None
+        if training.te_precision_config is None:
+            return None
+        own = "training.te_precision_config"
     other = "training.kitchen_config_file"
     if training.kitchen_config_file is None:
         if training.kitchen_recipe_number is None:
             return None
         other = "training.kitchen_recipe_number"
     return ctx.found(
-        f"training.te_precision_config_file excludes {other}",
-        "training.te_precision_config_file",
+        f"{own} excludes {other}",
+        own,
         other,
-        fix=(set_to((other, None)), set_to(("training.te_precision_config_file", None))),
+        fix=(set_to((other, None)), set_to((own, None))),
     )
 
 

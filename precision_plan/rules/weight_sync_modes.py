@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from precision_plan.plan import Because, Fix
-from precision_plan.rules.base import Context, Finding, Found, Rule, rule, set_to
+from precision_plan.rules.base import Context, Finding, Found, Rule, rule, set_to, shown
 from precision_plan.rules.formats import RL_FRAMEWORKS
 
 
@@ -131,7 +131,7 @@ def gpt_oss_bridge(ctx: Context) -> Found:
 _NOT_BRIDGED = (
     *("fp4_format", "fp8_param_gather", "first_last_layers_bf16", "num_layers_at_start_in_bf16"),
     *("num_layers_at_end_in_bf16", "fp8_margin", "fp8_amax_history_len", "fp8_amax_compute_algo"),
-    *("fp8_wgrad", "te_precision_config_file"),
+    *("fp8_wgrad", "te_precision_config_file", "te_precision_config"),
 )
 """Training fields that miles does not copy to the bridge's model provider."""
 
@@ -167,9 +167,11 @@ def bridge_drops(ctx: Context) -> Iterator[Finding]:
         return
     training = ctx.plan.training
     for name in _NOT_BRIDGED:
-        if getattr(training, name) not in {None, False}:
+        value = getattr(training, name)
+        if value is not None and value is not False:
+            given = name if name == "te_precision_config" else f"{name} = {shown(value)}"
             yield ctx.found(
-                f"{ctx.shown(f'training.{name}')} does not reach the model in bridge mode",
+                f"training.{given} does not reach the model in bridge mode",
                 f"training.{name}",
                 "weight_sync.megatron_to_hf_mode",
                 fix=(
