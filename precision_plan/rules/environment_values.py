@@ -33,6 +33,7 @@ _VLLM_ENVS = "vllm@0.33.0:vllm/envs.py"
         "quantize_transpose_vector_blockwise.cu:533-536",
         "radixark/miles#1584",
         "NovaSky-AI/SkyRL#1898",
+        "verl-project/verl#6172",
     ),
     needs=("gpu",),
     hardware="compute capability 10.0 and later",

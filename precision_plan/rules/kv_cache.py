@@ -268,6 +268,7 @@ def without_a_backend(ctx: Context) -> Found:
     source=(
         "vllm@0.33.0:vllm/platforms/cuda.py:429-449",
         "vllm@0.33.0:vllm/v1/attention/backend.py:279-369",
+        "vllm-project/vllm#14221",
     ),
     needs=("gpu",),
     hardware="by backend",

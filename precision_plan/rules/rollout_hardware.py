@@ -239,7 +239,7 @@ def bf16_needs_sm80(ctx: Context) -> Found:
     "vllm-serves-weight-only",
     "warning",
     stage="run",
-    source=(f"{_KERNELS}:494-613", "vllm-project/vllm#58241"),
+    source=(f"{_KERNELS}:494-613", "vllm-project/vllm#58241", "vllm-project/vllm#17581"),
     needs=("gpu",),
     hardware="below the method's native compute capability",
 )
