@@ -6,10 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import told
 
 from precision_plan.compose import Composer, Composition
 from precision_plan.plan import Origin
+from tests.compose.conftest import told
 
 Compose = Callable[..., Composition]
 Write = Callable[[str, "str | bytes"], Path]

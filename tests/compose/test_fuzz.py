@@ -5,11 +5,11 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from conftest import FILES
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from precision_plan.compose import Composer, build_plan
+from tests.compose.conftest import FILES
 
 SEED = FILES["recipes/base.yaml"] + (
     "checkpoint: &c {quantization_config: {bits: 4}, save: 'a/${model.name}'}\n"

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hydra_reference import REFUSED, by_hydra, by_us
+
+from tests.compose.hydra_reference import REFUSED, by_hydra, by_us
 
 CONF = Path(__file__).parents[2] / "conf"
 RECIPES = sorted(path.stem for path in (CONF / "recipes").glob("*.yaml"))

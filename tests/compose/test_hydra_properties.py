@@ -9,12 +9,12 @@ from typing import Any
 import yaml
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
-from hydra_reference import REFUSED, by_hydra, by_us
 from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 
 from precision_plan.compose.overrides import parse_overrides
 from precision_plan.plan.codes import is_broken_input
+from tests.compose.hydra_reference import REFUSED, by_hydra, by_us
 
 SECTIONS = ("model", "training", "rollout")
 GROUPS = (*SECTIONS, "rollout/cache")

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import told
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from precision_plan.compose import Composition, PlanResult, build_plan
 from precision_plan.facts.value_notes import value_notes
 from precision_plan.plan import SECTIONS, PrecisionPlan
+from tests.compose.conftest import told
 
 Compose = Callable[..., Composition]
 Write = Callable[[str, "str | bytes"], Path]

@@ -1,11 +1,13 @@
 """megatron-core's config classes on a machine without Transformer Engine and without a GPU.
 
-megatron-core is imported as on a machine without TE. Where a constructor asks for TE itself, two
+megatron-core is imported as on a machine without TE. Where a constructor asks for TE itself, three
 edges are stood in for, and nothing else:
 
-* the version of TE and the parameters of its ``FusedAdam``, which ``OptimizerConfig`` inspects:
-  both are read from the installed TE's own files;
-* the fused permutation kernels, of which ``TransformerConfig`` asks only whether they are there.
+* the version of TE, which the classes compare with the least one that a feature needs;
+* the parameters of its ``FusedAdam``, which ``OptimizerConfig`` inspects: they are read from the
+  installed TE's own file;
+* the fused kernels for permutation and rotary embeddings, of which ``TransformerConfig`` asks only
+  whether they are there.
 """
 
 from __future__ import annotations
@@ -21,10 +23,12 @@ import sys
 import types
 import warnings
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+from packaging.version import Version
 
 torch = pytest.importorskip("torch")
 try:
@@ -35,6 +39,8 @@ CLASSES = {
     "TransformerConfig": "megatron.core.transformer.transformer_config",
     "MLATransformerConfig": "megatron.core.transformer.transformer_config",
     "OptimizerConfig": "megatron.core.optimizer.optimizer_config",
+    "AdamOptimizerConfig": "megatron.core.optimizer.optimizer_config",
+    "SGDOptimizerConfig": "megatron.core.optimizer.optimizer_config",
     "DistributedDataParallelConfig": "megatron.core.distributed",
 }
 _PERMUTATION = (
@@ -44,6 +50,12 @@ _PERMUTATION = (
     "fused_sort_chunks_by_index_with_probs",
     "fused_unpermute",
 )
+_ROTARY = ("fused_apply_rotary_pos_emb", "fused_apply_rotary_pos_emb_thd")
+_KERNELS = {
+    "megatron.core.transformer.moe.moe_utils": (_PERMUTATION, "2.1.0"),
+    "megatron.core.models.common.embeddings.rope_utils": (_ROTARY, "1.4.0"),
+}
+"""Where TransformerConfig looks for fused kernels, and the TE that brought them."""
 
 
 @contextlib.contextmanager
@@ -64,13 +76,18 @@ def _is_te(name: str) -> bool:
     return name == "transformer_engine" or name.startswith("transformer_engine.")
 
 
-def megatron_class(name: str) -> type[Any]:
-    """One of :data:`CLASSES`, or a skip where megatron-core is not installed."""
+@lru_cache
+def _imported(name: str) -> types.ModuleType:
     if importlib.util.find_spec("megatron") is None:
         pytest.skip("megatron-core is not installed")
     with _modules({"transformer_engine": None}), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return getattr(importlib.import_module(CLASSES[name]), name)  # type: ignore[no-any-return]
+        return importlib.import_module(name)
+
+
+def megatron_class(name: str) -> type[Any]:
+    """One of :data:`CLASSES`, or a skip where megatron-core is not installed."""
+    return getattr(_imported(CLASSES[name]), name)  # type: ignore[no-any-return]
 
 
 def te_folder() -> Path:
@@ -80,6 +97,7 @@ def te_folder() -> Path:
     return Path(str(init.locate())).parent
 
 
+@lru_cache
 def _fused_adam() -> type[Any]:
     """A class with the parameters of the installed TE's ``FusedAdam.__init__``."""
     path = te_folder() / "pytorch" / "optimizers" / "fused_adam.py"
@@ -95,9 +113,9 @@ def _fused_adam() -> type[Any]:
     return type("FusedAdam", (), {"__signature__": inspect.Signature(parameters)})
 
 
-def _te_edges() -> dict[str, types.ModuleType]:
+def _te_edges(version: str) -> dict[str, types.ModuleType]:
     package = types.ModuleType("transformer_engine")
-    package.__version__ = TE_VERSION  # type: ignore[attr-defined]
+    package.__version__ = version  # type: ignore[attr-defined]
     pytorch = types.ModuleType("transformer_engine.pytorch")
     optimizers = types.ModuleType("transformer_engine.pytorch.optimizers")
     optimizers.FusedAdam = _fused_adam()  # type: ignore[attr-defined]
@@ -105,21 +123,29 @@ def _te_edges() -> dict[str, types.ModuleType]:
 
 
 @contextlib.contextmanager
-def _permutation_kernels() -> Iterator[None]:
-    moe_utils = importlib.import_module("megatron.core.transformer.moe.moe_utils")
-    with pytest.MonkeyPatch.context() as patch:
-        for name in _PERMUTATION:
-            patch.setattr(moe_utils, name, object(), raising=False)
+def transformer_engine(version: str = TE_VERSION) -> Iterator[None]:
+    """megatron-core as it finds itself beside one version of TE."""
+    kernels = [(_imported(name), *names) for name, names in _KERNELS.items()]
+    with (
+        _modules(_te_edges(version)),
+        warnings.catch_warnings(),
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        warnings.simplefilter("ignore")
+        patch.setattr(_imported("megatron.core.utils"), "_te_version", Version(version))
+        for module, names, least in kernels:
+            kernel = object() if Version(version) >= Version(least) else None
+            for name in names:
+                patch.setattr(module, name, kernel, raising=False)
         yield
 
 
-def construct(name: str, keywords: Mapping[str, Any]) -> Any:
+def construct(name: str, keywords: Mapping[str, Any], te_version: str = TE_VERSION) -> Any:
     """Build one class from lowered settings, its ``__post_init__`` checks included."""
     kind = megatron_class(name)
     unknown = set(keywords) - {field.name for field in dataclasses.fields(kind)}
     assert not unknown, f"{name} has no {sorted(unknown)}"
-    with _modules(_te_edges()), _permutation_kernels(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with transformer_engine(te_version):
         return kind(**{key: real(key, value) for key, value in keywords.items()})
 
 

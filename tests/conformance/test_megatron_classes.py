@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-sys.path.insert(0, str(Path(__file__).parents[1] / "lower"))
-
 pytest.importorskip("torch")
 
-import golden
-from megatron_classes import construct, real
+from tests.conformance.megatron_classes import construct, real
+from tests.lower import golden
 
 TRAINING = tuple(name for name in golden.RECIPES if "inference" not in name)
 

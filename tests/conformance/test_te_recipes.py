@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-sys.path.insert(0, str(Path(__file__).parents[1] / "lower"))
-
 pytest.importorskip("pydantic")
-
-import golden
-from te_recipe_module import build, real, recipe_module, te_version
 
 from precision_plan.lower import lower
 from precision_plan.plan import PrecisionPlan
 from precision_plan.plan.lowering import TransformerEngineLowering
+from tests.conformance.te_recipe_module import build, real, recipe_module, te_version
+from tests.lower import golden
 
 QUANTIZED = ("megadlm-fp8", "qwen3-30b-fp8", "qwen3-30b-mxfp8", "qwen3-4b-fp8")
 

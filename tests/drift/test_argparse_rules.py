@@ -6,12 +6,12 @@ import ast
 from typing import Any
 
 import pytest
-import trees
 from hypothesis import given
 from hypothesis import strategies as st
 
 from precision_plan.drift.argparse_rules import ENUM_NAME, Flag, argument
 from precision_plan.drift.values import Computed
+from tests.drift import trees
 
 PATH = "package/arguments.py"
 HEADER = """

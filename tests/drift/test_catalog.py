@@ -7,9 +7,9 @@ import re
 from pathlib import Path
 
 import pytest
-import trees
 
 from precision_plan.cli import run
+from tests.drift import trees
 
 
 @pytest.fixture

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
-import trees
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,6 +15,7 @@ from precision_plan.drift.dataclass_fields import MISSING, DataclassField, Field
 from precision_plan.drift.modules import Found, Modules, Scope
 from precision_plan.drift.source import MEGATRON, open_tree
 from precision_plan.drift.values import Computed, Values
+from tests.drift import trees
 
 PATH = "package/config.py"
 
@@ -128,8 +127,7 @@ def test_a_base_class_of_another_module() -> None:
 )
 def test_installed_megatron_core(name: str) -> None:
     """Every field, in order, with its default wherever that can be told from the text."""
-    sys.path.insert(0, str(Path(__file__).parents[1] / "conformance"))
-    from megatron_classes import CLASSES, megatron_class
+    from tests.conformance.megatron_classes import CLASSES, megatron_class
 
     real = dataclasses.fields(megatron_class(name))
     modules = Modules(open_tree(MEGATRON, "installed"))

@@ -6,7 +6,6 @@ import re
 from pathlib import Path
 
 import pytest
-import trees
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -17,6 +16,7 @@ from precision_plan.drift.group_factory import FACTORY_FILE
 from precision_plan.drift.source import SourceError
 from precision_plan.facts.megatron import MegatronFlag
 from precision_plan.facts.transformer_engine import te_recipes
+from tests.drift import trees
 
 MEGATRON_VERSIONS = ("0.12.1", "0.14.0", "0.16.1", "0.18.2", "0.19.0", "HEAD")
 TE_VERSIONS = ("2.2.0", "2.3.0", "2.8.0", "2.14.1", "2.16.0", "2.20.2")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-import trees
 
 from precision_plan.drift.argparse_rules import ENUM_NAME, Flag
 from precision_plan.drift.dataclass_fields import FieldReader
 from precision_plan.drift.group_factory import FACTORY_FILE, factory_digest, generated_flag
 from precision_plan.drift.modules import Found, Modules
+from tests.drift import trees
 
 PATH = "package/config.py"
 HEADER = """

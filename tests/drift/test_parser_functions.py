@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import trees
-
 from precision_plan.drift.argparse_rules import Flag
 from precision_plan.drift.dataclass_fields import FieldReader
 from precision_plan.drift.modules import Found
 from precision_plan.drift.parser_functions import FlagReader
+from tests.drift import trees
 
 FILES = {
     "package/__init__.py": "",

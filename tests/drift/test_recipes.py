@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-import trees
 
 from precision_plan.drift.modules import Modules
 from precision_plan.drift.recipes import RecipeField, read_recipes
 from precision_plan.drift.values import Computed, Values
+from tests.drift import trees
 
 HEADER = """
 import os

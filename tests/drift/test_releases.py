@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from _packages import TE_RELEASES, installed_version, te_wheel
 
 from precision_plan.drift.changes import Report
 from precision_plan.drift.check import check_megatron, check_transformer_engine
 from precision_plan.facts.transformer_engine import te_recipes
+from tests._packages import TE_RELEASES, installed_version, te_wheel
 
 
 def names(report: Report, kind: str, subject: str) -> set[str]:

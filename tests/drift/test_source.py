@@ -7,11 +7,11 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
-import trees
-from _packages import installed_version
 
 from precision_plan.drift.check import check_megatron
 from precision_plan.drift.source import MEGATRON, TRANSFORMER_ENGINE, SourceError, open_tree
+from tests._packages import installed_version
+from tests.drift import trees
 
 FILES = {
     "megatron/core/package_info.py": trees.package_info("0.16.1"),

@@ -6,11 +6,11 @@ import ast
 from typing import Any
 
 import pytest
-import trees
 from hypothesis import given
 from hypothesis import strategies as st
 
 from precision_plan.drift.values import Computed, EnumMember, plain
+from tests.drift import trees
 
 PATH = "package/module.py"
 FILES = {

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-import trees
 
 from precision_plan.drift.modules import Modules
 from precision_plan.drift.values import Values
 from precision_plan.drift.variables import Environment, read_environment
+from tests.drift import trees
 
 
 def environment(*sources: str, without: tuple[str, ...] = (), **files: str) -> Environment:

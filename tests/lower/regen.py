@@ -1,13 +1,8 @@
-"""Write the golden files of every recipe: ``python tests/lower/regen.py``."""
+"""Write the golden files of every recipe: ``python -m tests.lower.regen``."""
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-import golden
+from tests.lower import golden
 
 
 def main() -> None:

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from plans import plan
 
 from precision_plan.facts.formats import formats
 from precision_plan.facts.vllm_quant import resolve_method
 from precision_plan.lower import lower
 from precision_plan.plan.lowering import CheckpointLowering
+from tests.lower.plans import plan
 
 
 def _checkpoint(framework: str = "vime", **checkpoint: Any) -> CheckpointLowering:

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import json
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from plans import plan
-
 from precision_plan.facts.frameworks import framework_env
 from precision_plan.lower import lower
 from precision_plan.plan import Lowering
+from tests.lower.plans import plan
 
 SCALES = "NVTE_FP8_BLOCK_SCALING_FP32_SCALES"
 BLOCKWISE = {"bf16": True, "fp8_format": "e4m3", "fp8_recipe": "blockwise"}

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-import golden
+from tests.lower import golden
 
 Committed = Callable[[Path, str], None]
 

@@ -2,17 +2,9 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-import golden
-import parsers
-from plans import plan
 from pydantic import ValidationError
 
 from precision_plan.facts.megatron import MegatronFlag
@@ -21,6 +13,8 @@ from precision_plan.lower import lower
 from precision_plan.lower.context import Context
 from precision_plan.lower.spelling import number, text
 from precision_plan.plan import Item, PrecisionPlan
+from tests.lower import golden, parsers
+from tests.lower.plans import plan
 
 TRAINERS = ("megatron-lm", "vime", "slime", "miles")
 

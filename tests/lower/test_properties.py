@@ -3,16 +3,9 @@
 from __future__ import annotations
 
 import json
-import sys
-from pathlib import Path
 from typing import Any
 
 from hypothesis import HealthCheck, given, settings
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-import parsers
-import plans
 
 from precision_plan.lower import lower
 from precision_plan.lower.context import Context
@@ -21,6 +14,7 @@ from precision_plan.lower.spelling import command_line, flag_item, text
 from precision_plan.plan import Lowering, PrecisionPlan, Reason
 from precision_plan.plan.compiled import Compiled
 from precision_plan.render import json as as_json
+from tests.lower import parsers, plans
 
 slowly = settings(
     max_examples=120, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-import golden
-from plans import plan
-
 from precision_plan.lower import lower
 from precision_plan.plan import Role
+from tests.lower import golden
+from tests.lower.plans import plan
 
 NAMES = (
     *("train weights", "main params", "main grads", "grad reduce"),

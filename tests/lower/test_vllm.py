@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import json
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from plans import plan
-
 from precision_plan.facts.vllm import engine_args
 from precision_plan.lower import lower
 from precision_plan.plan.lowering import VllmLowering
+from tests.lower.plans import plan
 
 
 def _vllm(framework: str | None = "vllm", **sections: Any) -> VllmLowering:

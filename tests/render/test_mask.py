@@ -8,7 +8,6 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from samples import COMPILED, LOWERING, PLAN
 
 from precision_plan.plan import Diagnostic, Item, Origin, PrecisionPlan, Reason
 from precision_plan.plan.compiled import Compiled
@@ -16,6 +15,7 @@ from precision_plan.plan.lowering import MegatronLowering, RayLowering
 from precision_plan.plan.secrets import is_secret
 from precision_plan.render import PLAN_FORMATS, render_plan
 from precision_plan.render._mask import HIDDEN, Mask
+from tests.render.samples import COMPILED, LOWERING, PLAN
 
 SECRET_NAMES = ("HF_TOKEN", "WANDB_API_KEY", "DB_PASSWORD", "AWS_SECRET_ACCESS_KEY")
 

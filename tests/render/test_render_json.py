@@ -6,10 +6,9 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from samples import COMPILED, ERROR, RECIPE, REPORT, WARNING
-
 from precision_plan.plan import SCHEMA_VERSION, Diagnostic
 from precision_plan.render import render_lint, render_plan
+from tests.render.samples import COMPILED, ERROR, RECIPE, REPORT, WARNING
 
 DIAGNOSTIC_KEYS = {
     "id", "slug", "severity", "message", "file", "line", "column", "field", "because", "fix",

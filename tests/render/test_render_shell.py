@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from samples import CLEAN, COMPILED, LOWERING, PLAN
 
 from precision_plan.plan import Lowering
 from precision_plan.plan.lowering import MegatronLowering, RayLowering
 from precision_plan.plan.serving import Launch
 from precision_plan.render import render_plan
 from precision_plan.render.shell import quote
+from tests.render.samples import CLEAN, COMPILED, LOWERING, PLAN
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 DUMP = """

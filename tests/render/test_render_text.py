@@ -7,10 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from samples import ADVICE, CLEAN, COMPILED, ERROR, REPORT
 
 from precision_plan.plan import Diagnostic, Origin
 from precision_plan.render import render_lint, render_plan
+from tests.render.samples import ADVICE, CLEAN, COMPILED, ERROR, REPORT
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
