@@ -46,12 +46,12 @@ def _chunks(plan: PrecisionPlan, layers: int) -> list[int] | None:
     if sizes is None:
         return None
     parallel = plan.parallel
-    virtual = parallel.virtual_pipeline_model_parallel_size
-    if parallel.num_layers_per_virtual_pipeline_stage is not None:
-        virtual = layers // stages(plan) // parallel.num_layers_per_virtual_pipeline_stage
-    if virtual in (None, 0, 1):
-        return sizes
-    assert virtual is not None
+    virtual = parallel.virtual_pipeline_model_parallel_size or 1
+    per_chunk = parallel.num_layers_per_virtual_pipeline_stage
+    if per_chunk is not None:
+        virtual, rest = divmod(layers // stages(plan), per_chunk)
+        if rest or not virtual:
+            return None
     if any(size % virtual for size in sizes):
         return None
     return [size // virtual for size in sizes] * virtual
@@ -65,6 +65,8 @@ def _ranks(plan: PrecisionPlan, layers: int) -> list[int] | None:
     after = [] if last is None else [last]
     rest = layers - sum(before) - sum(after)
     others = stages(plan) - len(before) - len(after)
-    if rest < 0 or others < 0 or others > layers or (rest % others if others else rest):
+    if rest == 0 and others >= 0:
+        return [*before, *after]
+    if rest < 0 or others < 1 or rest % others:
         return None
     return [*before, *([rest // others] * others), *after]

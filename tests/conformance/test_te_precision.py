@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import sys
 import warnings
@@ -11,7 +12,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from precision_plan.lower.te_precision import file_text
@@ -243,6 +244,7 @@ def test_layers_have_the_numbers_that_megatron_gives_them(
 ) -> None:
     if stages == 1:
         first = last = None
+    assume((first or 0) + (last or 0) <= layers)
     parallel = {
         "pipeline_model_parallel_size": stages,
         "decoder_first_pipeline_num_layers": first,
@@ -264,6 +266,8 @@ def test_layers_have_the_numbers_that_megatron_gives_them(
         wanted = dict(numbers(config))
     except AssertionError:
         assert found is None
+        return
+    except ZeroDivisionError:  # two uneven stages with chunks, which Megatron cannot place
         return
     if sorted(wanted) == list(range(layers)):  # else layers are lost, which Megatron lets pass
         assert found == tuple(wanted[number] for number in range(layers))
@@ -399,11 +403,13 @@ def test_a_real_model_has_these_modules_and_gives_them_these_configurations(
     assert found == real
 
 
-def test_the_embedding_and_the_output_layer_have_no_configuration() -> None:
-    """Neither is one of TE's layers, which alone have ``finish_init``."""
-    names = [name for name in vars(engine) if name.startswith("TE")]
-    reached = {name for name in names if hasattr(getattr(engine, name), "finish_init")}
-    assert {"TELinear", "TELayerNormColumnParallelLinear"} <= reached
-    linear = megatron("tensor_parallel.layers")
-    assert not hasattr(linear.ColumnParallelLinear, "finish_init")
-    assert not hasattr(linear.VocabParallelEmbedding, "finish_init")
+def test_only_linear_layers_of_te_are_given_configurations() -> None:
+    """Read from the source: the classes themselves derive from TE's, which is not there."""
+    tree = ast.parse(Path(str(engine.__file__)).read_text(encoding="utf-8"))
+    reached = {
+        node.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef)
+        and "finish_init" in [each.name for each in node.body if isinstance(each, ast.FunctionDef)]
+    }
+    assert reached == {"TELinear", "TELayerNormColumnParallelLinear", "TEGroupedLinear"}
