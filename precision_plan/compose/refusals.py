@@ -69,6 +69,10 @@ def refusals(
     grouped: dict[tuple[Any, ...], list[Any]] = {}
     for item in error.errors(include_url=False, include_context=True, include_input=False):
         grouped.setdefault(_path(data, item["loc"]), []).append(item)
+    # A list that one alternative takes, but for an entry, is no number either: the entry counts.
+    within = {path[:length] for path in grouped for length in range(len(path))}
+    for path in within & grouped.keys():
+        del grouped[path]
     for count, (path, items) in enumerate(grouped.items()):
         yield _refusal(path, items, _at(data, path), composition, count < SUGGESTION_LIMIT)
 
@@ -80,7 +84,7 @@ def _path(data: Any, loc: Sequence[Any]) -> tuple[Any, ...]:
     for part in loc:
         in_list = isinstance(node, list) and isinstance(part, int) and part < len(node)
         if not in_list and not (isinstance(node, dict) and part in node):
-            break
+            continue
         node = node[part]
         path.append(part)
     return tuple(path)

@@ -12,7 +12,7 @@ import ast
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from precision_plan.facts.megatron_parser import Option
 
@@ -185,7 +185,7 @@ def _convert(option: Option, text: str) -> Any:
         except ValueError:
             raise _Refused(f"{option.flag} takes {_kind(option)}, not {text!r}") from None
     elif option.type == "moe_freq_type":
-        value = frequency(text)
+        value = _frequency(option, text)
     if option.choices is not None and str(value) not in option.choices:
         choices = ", ".join(option.choices)
         raise _Refused(f"{option.flag} takes one of {choices}; {text!r} is none of them")
@@ -196,20 +196,37 @@ def _kind(option: Option) -> str:
     return "a whole number" if option.type == "int" else "a number"
 
 
-def frequency(text: str) -> int | tuple[int, ...] | str:
-    """``--moe-layer-freq``: a number, a list, or an expression of lists such as ``[0]*3+[1]*24``.
+def _frequency(option: Option, text: str) -> int | tuple[int, ...] | None:
+    """``--moe-layer-freq``: a number, or lists of numbers such as ``[0]*3+[1]*24``.
 
-    Megatron evaluates the text as Python; here only numbers, lists, ``+`` and ``*`` are read, and
-    anything else is returned as the text that it is.
+    Megatron evaluates a text with a bracket as Python if it has nothing but digits and
+    ``,[]()+*``; here the same is read without evaluating. What is still something else is not
+    known (``None``).
+    Source: NVIDIA/Megatron-LM@core_v0.16.1:megatron/training/arguments.py:198-258.
     """
+    if "[" not in text:
+        try:
+            return int(text)
+        except ValueError:
+            raise _Refused(f"{option.flag} takes a whole number or a list, not {text!r}") from None
+    if not _PATTERN.fullmatch(text):
+        raise _Refused(f"{option.flag} takes digits and ,[]()+* only, not {text!r}")
     try:
-        value = _list_expression(ast.parse(text.strip(), mode="eval").body)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return text
-    return tuple(value) if isinstance(value, list) else value
+        value = _list_expression(ast.parse(text, mode="eval").body)
+    except SyntaxError:
+        raise _Refused(f"{option.flag} cannot be read: {text!r}") from None
+    except (ValueError, RecursionError, MemoryError):
+        return None
+    return tuple(value) if isinstance(value, list) else None
+
+
+_PATTERN = re.compile(r"[,\d\[\]()+*]*")
 
 
 _MAX_LAYERS = 10_000
+
+
+_Value = TypeVar("_Value", int, list[int])
 
 
 def _list_expression(node: ast.expr) -> Any:
@@ -221,6 +238,8 @@ def _list_expression(node: ast.expr) -> Any:
             return items
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Mult):
         left, right = _list_expression(node.left), _list_expression(node.right)
+        if isinstance(left, int) and isinstance(right, int):
+            return _limited(left + right if isinstance(node.op, ast.Add) else left * right)
         if isinstance(node.op, ast.Add) and isinstance(left, list) and isinstance(right, list):
             return _limited(left + right)
         if isinstance(node.op, ast.Mult) and isinstance(left, list) != isinstance(right, list):
@@ -230,7 +249,7 @@ def _list_expression(node: ast.expr) -> Any:
     raise ValueError(ast.dump(node))
 
 
-def _limited(items: list[int]) -> list[int]:
-    if len(items) > _MAX_LAYERS:
+def _limited(value: _Value) -> _Value:
+    if (value if isinstance(value, int) else len(value)) > _MAX_LAYERS:
         raise ValueError("too many layers")
-    return items
+    return value

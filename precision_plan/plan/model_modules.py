@@ -9,6 +9,7 @@ from precision_plan.facts.te_modules import ModuleKind, module_names
 from precision_plan.plan.effective import Effective
 from precision_plan.plan.pipeline import local_layers
 from precision_plan.plan.precision_plan import PrecisionPlan
+from precision_plan.plan.sections import Model
 
 EXPERT = "{expert}"
 """Stands for the number of an expert in the name of its module."""
@@ -76,6 +77,16 @@ def model_modules(plan: PrecisionPlan, resolved: Effective) -> ModelModules | No
     )
 
 
+def has_dense_layers(model: Model) -> bool:
+    """False if every layer is a mixture of experts, so that ffn_hidden_size describes nothing."""
+    frequency = model.moe_layer_freq
+    if model.num_experts is None:
+        return True
+    if isinstance(frequency, int):
+        return frequency > 1 and model.num_layers != 1
+    return frequency is not None and 0 in frequency
+
+
 def _attention(plan: PrecisionPlan) -> tuple[ModuleKind, ...]:
     model = plan.model
     if not model.multi_latent_attention:
@@ -84,12 +95,18 @@ def _attention(plan: PrecisionPlan) -> tuple[ModuleKind, ...]:
 
 
 def _expert_layers(plan: PrecisionPlan, layers: int) -> tuple[bool, ...]:
-    """Which layers have experts: all of an MoE model, unless ``moe_layer_freq`` says otherwise."""
+    """Which layers have experts: all of an MoE model, unless ``moe_layer_freq`` says otherwise.
+
+    A number means every so many layers, the first one included.
+    Source: NVIDIA/Megatron-LM@core_v0.16.1:megatron/core/models/gpt/gpt_layer_specs.py:583-592.
+    """
     model = plan.model
     if model.num_experts is None:
         return (False,) * layers
     pattern = model.moe_layer_freq
-    if pattern is None or len(pattern) != layers:
+    if isinstance(pattern, int) and pattern > 0:
+        return tuple(layer % pattern == 0 for layer in range(layers))
+    if not isinstance(pattern, tuple) or len(pattern) != layers:
         return (True,) * layers
     return tuple(bool(entry) for entry in pattern)
 

@@ -68,7 +68,7 @@ class Model(Section):
     moe_ffn_hidden_size: PositiveInt | None = None
     moe_shared_expert_intermediate_size: PositiveInt | None = None
     moe_router_topk: PositiveInt | None = None
-    moe_layer_freq: Ints | None = None
+    moe_layer_freq: PositiveInt | Ints | None = None
     moe_router_score_function: str | None = None
     moe_router_pre_softmax: bool | None = None
     moe_router_enable_expert_bias: bool | None = None

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
 from precision_plan.plan import Because, Fix
+from precision_plan.plan.model_modules import has_dense_layers
 from precision_plan.rules.base import Context, Finding, Found, Rule, rule, set_to
 from precision_plan.rules.formats import INT4_FLAG, INT4_GROUP, train_format
 
@@ -33,8 +34,7 @@ def _weight_dims(ctx: Context) -> Iterator[tuple[str, int, str | None, int]]:
     split = "parallel.tensor_model_parallel_size"
     if model.hidden_size is not None:
         yield "model.hidden_size", model.hidden_size, None, 1
-    dense = model.num_experts is None or 0 in (model.moe_layer_freq or ())
-    if model.ffn_hidden_size is not None and dense:
+    if model.ffn_hidden_size is not None and has_dense_layers(model):
         yield "model.ffn_hidden_size", model.ffn_hidden_size, split, tp
     if model.moe_ffn_hidden_size is not None:
         etp = parallel.expert_tensor_parallel_size

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from math import gcd
 
 from precision_plan.plan import Because, Fix
+from precision_plan.plan.model_modules import has_dense_layers
 from precision_plan.rules.base import Context, Finding, Found, Rule, rule, set_to
 from precision_plan.rules.formats import RL_FRAMEWORKS, SGLANG_FRAMEWORKS, rollout_format
 
@@ -173,19 +174,11 @@ def layers_cut_blocks(ctx: Context) -> Iterator[Finding]:
 def _row_inputs(ctx: Context) -> Iterator[tuple[str, int]]:
     """``(field, size)`` of what dense row-parallel layers split: MLP and attention output."""
     model = ctx.plan.model
-    if model.ffn_hidden_size is not None and _has_dense_layers(ctx):
+    if model.ffn_hidden_size is not None and has_dense_layers(model):
         yield "model.ffn_hidden_size", model.ffn_hidden_size
     heads, width = model.num_attention_heads, model.v_head_dim or model.kv_channels
     if heads is not None and width is not None:
         yield "model.num_attention_heads", heads * width
-
-
-def _has_dense_layers(ctx: Context) -> bool:
-    """False if every layer is a mixture of experts, so that ffn_hidden_size describes nothing."""
-    model = ctx.plan.model
-    if model.num_experts is None:
-        return True
-    return model.moe_layer_freq is not None and 0 in model.moe_layer_freq
 
 
 @rule(

@@ -83,7 +83,10 @@ REFUSED = {
     "model.num_layers=4.5": ("PP004", "model.num_layers is 4.5; it takes a whole number", None),
     "model.num_layers='4'": ("PP004", "model.num_layers is '4'; it takes a whole number",
                              "write the number without quotes"),
-    "model.moe_layer_freq=1": ("PP004", "model.moe_layer_freq is 1; it takes a list", None),
+    "rollout.cudagraph_capture_sizes=1": (
+        "PP004", "rollout.cudagraph_capture_sizes is 1; it takes a list", None),
+    "model.moe_layer_freq=x": (
+        "PP004", "model.moe_layer_freq is 'x'; it takes a whole number or a list", None),
     "model.moe_layer_freq=[1,x]": (
         "PP004", "model.moe_layer_freq.1 is 'x'; it takes a whole number", None),
     "env.all=1": ("PP004", "env.all is 1; it takes a mapping", None),

@@ -13,10 +13,9 @@ from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
-from megatron_classes import megatron_class, real
-
 from precision_plan.facts.megatron_shape import command_line_at
 from precision_plan.plan.effective import Effective
+from tests.conformance.megatron_classes import megatron_class, real
 
 VERSION = "0.16.1"
 MODEL_OWNERS = ("ModelParallelConfig", "TransformerConfig", "MLATransformerConfig")
