@@ -79,7 +79,8 @@ def command_lines(draw: st.DrawFn) -> tuple[str, list[str]]:
         option = options[draw(st.sampled_from(sorted(options)))]
         good = st.sampled_from(option.choices) if option.choices else value
         text = draw(st.one_of(good, value))
-        if draw(st.integers(0, 4)) == 0:
+        # Older argparse drops the text of ``--flag=--``, newer ones keep it.
+        if draw(st.integers(0, 4)) == 0 and text != "--":
             words.append(f"{option.flag}={text}")
         elif option.kind == "value":
             words += [option.flag, text]
