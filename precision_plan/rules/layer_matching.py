@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from difflib import get_close_matches
 
 from precision_plan.facts.te_modules import module_names
 from precision_plan.plan import Because, Fix
@@ -159,6 +158,8 @@ def _fits_nothing(ctx: Context, name: str, matcher: TeMatcher, modules: ModelMod
 
 def _suggestions(name: str, pattern: str, modules: ModelModules) -> Iterator[Fix]:
     """The pattern from the end of a name, or with the most similar name of a module."""
+    from difflib import get_close_matches
+
     field = f"{matcher_field(name)}.pattern"
     head, dot, last = pattern.rpartition(".")
     known = {module.rpartition(".")[2] for layer in modules.decoder for module in layer}

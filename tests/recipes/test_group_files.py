@@ -124,4 +124,5 @@ def test_training_choice_sets_its_format():
         "fp8-tensorwise": ("hybrid", "tensorwise", None),
         "mxfp8": ("e4m3", "mxfp8", None),
         "nvfp4": (None, None, "e2m1"),
+        "nvfp4-experts": (None, None, "e2m1"),
     }
