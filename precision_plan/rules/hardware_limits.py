@@ -21,6 +21,26 @@ _DISABLED_BY = {
 }
 
 
+def nvfp4_on_sm12x(ctx: Context) -> tuple[str, tuple[str, ...]] | None:
+    """What NVFP4 GEMMs do wrong on 12.x, and the plan fields that would help; else ``None``."""
+    capability, te = ctx.target.compute_capability, ctx.target.package("transformer_engine")
+    if capability is None or capability < (12, 0):
+        return None
+    row = next((row for row in nvfp4_sm12x() if te in row.versions), None)
+    if row is None:
+        return None
+    needs = row.grouped_needs if ctx.args.moe_grouped_gemm else row.needs
+    missing = [name for name in needs if ctx.env(f"NVTE_NVFP4_{name.upper()}") != "1"]
+    if not missing:
+        return None
+    how = "trains on wrong gradients" if row.default_recipe == "silent" else "fails"
+    return (
+        f"NVFP4 training on compute capability 12.x {how} with Transformer Engine {te}: "
+        f"{row.effect}",
+        tuple(_DISABLED_BY[name] for name in missing),
+    )
+
+
 @rule(
     "PP206",
     "nvfp4-on-sm120",
@@ -54,30 +74,23 @@ def nvfp4_on_sm120(ctx: Context) -> Found:
         training: {bf16: true, fp4_format: e2m1, fp4_recipe: nvfp4,
                    nvfp4_disable_rht: true, nvfp4_disable_stochastic_rounding: true}
     """
-    args = ctx.args
-    capability = ctx.target.compute_capability
-    if not args.fp4 or args.fp4_recipe != "nvfp4" or capability is None or capability < (12, 0):
+    if not ctx.args.fp4 or ctx.args.fp4_recipe != "nvfp4":
         return None
-    te = ctx.target.package("transformer_engine")
-    for row in nvfp4_sm12x():
-        if te not in row.versions:
-            continue
-        needs = row.grouped_needs if args.moe_grouped_gemm else row.needs
-        missing = [name for name in needs if ctx.env(f"NVTE_NVFP4_{name.upper()}") != "1"]
-        if not missing:
-            return None
-        pairs = tuple((_DISABLED_BY[name], True) for name in missing)
-        how = "trains on wrong gradients" if row.default_recipe == "silent" else "fails"
-        return ctx.found(
-            f"NVFP4 training on compute capability 12.x {how} with Transformer Engine {te}: "
-            f"{row.effect}",
-            "training.fp4_format",
-            gpu_field(ctx),
-            "software.transformer_engine",
-            *(field for field, _ in pairs),
-            fix=(set_to(*pairs), set_to(("software.transformer_engine", "2.19.0"))),
-        )
-    return None
+    wrong = nvfp4_on_sm12x(ctx)
+    if wrong is None:
+        return None
+    what, missing = wrong
+    return ctx.found(
+        what,
+        "training.fp4_format",
+        gpu_field(ctx),
+        "software.transformer_engine",
+        *missing,
+        fix=(
+            set_to(*((field, True) for field in missing)),
+            set_to(("software.transformer_engine", "2.19.0")),
+        ),
+    )
 
 
 @rule(

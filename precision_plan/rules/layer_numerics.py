@@ -1,15 +1,12 @@
-"""PP165 to PP168 and PP542: what single modules compute in, on this target and in the rollout."""
+"""PP165 to PP168: what single modules compute in on the declared target."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
-from precision_plan.facts.te_modules import module_names
 from precision_plan.facts.transformer_engine import te_recipes
-from precision_plan.facts.weight_sync import SyncModules, sync_modules, sync_quantizer
 from precision_plan.plan import Because, Fix
-from precision_plan.plan.layer_map import INLINE, LayerMap
-from precision_plan.plan.model_modules import EXPERT
+from precision_plan.plan.layer_map import INLINE
 from precision_plan.plan.te_precision import TeQuantizationRecipe
 from precision_plan.rules.base import Context, Finding, Found, Rule, rule, set_to
 from precision_plan.rules.by_module import (
@@ -19,8 +16,14 @@ from precision_plan.rules.by_module import (
     selector,
     used_recipes,
 )
-from precision_plan.rules.capability import gpu_field, has_capability, recipe_of, refusal
-from precision_plan.rules.formats import RL_FRAMEWORKS
+from precision_plan.rules.capability import (
+    B200,
+    gpu_field,
+    has_capability,
+    recipe_of,
+    refusal,
+)
+from precision_plan.rules.hardware_limits import nvfp4_on_sm12x
 from precision_plan.rules.sources import megatron
 
 _ENGINE = "core/extensions/transformer_engine.py"
@@ -77,18 +80,22 @@ def wrong_gpu(ctx: Context) -> Iterator[Finding]:
     """
     config = configuration(ctx)
     for field, recipe, name in _built(ctx):
-        why = _refused(ctx, name)
+        key, value = selector(recipe)
+        why, fixes = _refused(ctx, name), (B200,)
+        message = f"{value} for single modules needs {why}; {has_capability(ctx)}"
+        if why is None and name == "NVFP4BlockScaling":
+            wrong = nvfp4_on_sm12x(ctx)
+            if wrong is not None:
+                why, missing = wrong
+                message = f"for single modules, too: {why}"
+                fixes = (set_to(*((option, True) for option in missing)),)
         if config is not None and why is not None:
-            key, value = selector(recipe)
             yield ctx.found(
-                f"{value} for single modules needs {why}; {has_capability(ctx)}",
+                message,
                 f"{field}.{key}",
                 gpu_field(ctx),
                 asked_by(config, field),
-                fix=(
-                    set_to((f"{field}.{key}", None), also=" for the base format"),
-                    Fix("hardware: b200", {"hardware.gpu": "b200"}),
-                ),
+                fix=(set_to((f"{field}.{key}", None), also=" for the base format"), *fixes),
             )
 
 
@@ -264,124 +271,9 @@ def mtp_layers(ctx: Context) -> Found:
     return None
 
 
-@rule(
-    "PP542",
-    "modules-differ-between-sides",
-    "warning",
-    stage="run",
-    source=(
-        "radixark/miles#614",
-        "radixark/miles@31f1ca96:scripts/run_joy_ai_llm_flash.py",
-        "radixark/miles@31f1ca96:miles/backends/megatron_utils/megatron_to_hf/processors/"
-        "quantizer_mxfp8.py:28-37",
-    ),
-    frameworks=RL_FRAMEWORKS,
-)
-def sides_differ(ctx: Context) -> Iterator[Finding]:
-    """The trainer keeps other modules in BF16 than the rollout engine gets.
-
-    Why:
-        A per-module configuration exempts modules in the trainer alone. The weight update
-        quantizes by a list of its own, less the names in
-        ``extra_high_precision_layers_megatron``, which in turn mean nothing to the trainer. Where
-        the two differ, one side rounds what the other does not, in silence.
-
-    Bad:
-        software: {framework: miles}
-        model: {num_layers: 4}
-        training:
-          fp8_format: e4m3
-          fp8_recipe: mxfp8
-          te_precision_config:
-            configs: {bf16: {training_recipe: {}}}
-            matchers: {proj: {config: bf16, pattern: "*.linear_proj", enabled: true}}
-        checkpoint: {quantization_config: {quant_method: mxfp8}}
-
-    Good:
-        software: {framework: miles}
-        model: {num_layers: 4}
-        training:
-          fp8_format: e4m3
-          fp8_recipe: mxfp8
-          te_precision_config:
-            configs: {bf16: {training_recipe: {}}}
-            matchers: {proj: {config: bf16, pattern: "*.linear_proj", enabled: true}}
-        checkpoint: {quantization_config: {quant_method: mxfp8}}
-        weight_sync: {extra_high_precision_layers_megatron: [.self_attention.linear_proj]}
-    """
-    extra = ctx.plan.weight_sync.extra_high_precision_layers_megatron or ()
-    if configuration(ctx) is None and not extra:
-        return
-    update, layers = _update(ctx), ctx.layers
-    if update is None or layers is None or not layers.decoder:
-        return
-    base = layers.base
-    trained, kept = _sides(ctx, layers, update, extra)
-    if not any(format not in (base, None) for format in trained.values()):
-        return
-    plain = [name for name, format in trained.items() if format == base and name not in kept]
-    if plain and configuration(ctx) is not None:
-        field = "weight_sync.extra_high_precision_layers_megatron"
-        names = [*extra, *(f".{name}" for name in plain)]
-        fix = Fix("quantize them in training, too")
-        yield ctx.found(
-            f"{_train(plain)} in {base}, but not in the rollout, which gets {update.emits}",
-            INLINE,
-            Because(f"the {update.emits} weight update of {ctx.target.framework}"),
-            fix=(set_to((field, names)), fix) if update.extra_high_precision else (fix,),
-        )
-    rounded = [name for name in kept if trained[name] not in (base, None)]
-    if rounded:
-        yield ctx.found(
-            f"{_train(rounded)} in {trained[rounded[0]]}, but not in the rollout, which gets "
-            f"{base}",
-            "weight_sync.extra_high_precision_layers_megatron",
-            Because("the trainer does not read this list"),
-            fix=(Fix(f"exempt them in {INLINE}, too"),),
-        )
-
-
-def _update(ctx: Context) -> SyncModules | None:
-    """What the weight update quantizes, by framework and method of the checkpoint."""
-    config, framework = ctx.plan.checkpoint.quantization_config, ctx.target.framework
-    if config is None or config.quant_method is None or framework is None:
-        return None
-    branch = sync_quantizer(framework, config.quant_method, config.quant_algo)
-    return None if branch is None else sync_modules(framework, branch.emits)
-
-
-def _sides(
-    ctx: Context, layers: LayerMap, update: SyncModules, extra: Iterable[str]
-) -> tuple[dict[str, str | None], list[str]]:
-    """Format in training of the modules that the update knows, and those it leaves alone.
-
-    A middle layer stands for all: the first and last ones are exempt on both sides.
-    """
-    names = module_names(update.kinds, ctx.effective.megatron_core)
-    trained: dict[str, str | None] = {}
-    for layer in layers.decoder[len(layers.decoder) // 2 :] + layers.decoder:
-        for name, found in layer.items():
-            if name.replace("*", EXPERT) in names:
-                trained.setdefault(name, found.format)
-    kept = [
-        name
-        for name in trained
-        if update.extra_high_precision
-        and any(part in f"module.module.decoder.layers.0.{name}.weight" for part in extra)
-    ]
-    return trained, kept
-
-
-def _train(names: list[str]) -> str:
-    """``a, b and 2 more train``."""
-    shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-    return f"modules {shown} train" if len(names) > 1 else f"module {shown} trains"
-
-
 RULES: tuple[Rule, ...] = (
     wrong_gpu,
     needs_newer_te,
     quantized_parameters,
     mtp_layers,
-    sides_differ,
 )
