@@ -98,8 +98,9 @@ class CheckpointLowering:
 class Role:
     """One row of the printed table: a tensor role, its dtype and where that comes from.
 
-    ``bytes_per_element`` counts scales in; ``None`` where it cannot be known before launch.
-    ``dtype`` is ``"unknown"`` rather than a guess.
+    ``bytes_per_element`` counts scales in; ``None`` where it cannot be known before launch, or
+    where modules differ. ``dtype`` is ``"unknown"`` rather than a guess, and names every format
+    (``bf16, nvfp4``) where modules differ.
     """
 
     name: str
