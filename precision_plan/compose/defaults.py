@@ -22,7 +22,7 @@ from precision_plan.plan.codes import compose_diagnostic
 from precision_plan.plan.diagnostic import Because, Diagnostic, Fix
 from precision_plan.plan.origin import Origin
 
-FILE_LIMIT = 500
+INCLUDE_LIMIT = 500
 """Files of one composition, each counted as often as it is included; a recipe has some fifteen."""
 
 _SELF = Entry("self", "_self_")
@@ -93,7 +93,7 @@ class _Expander:
         """Layers of ``node`` and of what it includes; ``chain`` holds the files above it."""
         is_root = not chain
         self.count += 1
-        if self.count > FILE_LIMIT:
+        if self.count > INCLUDE_LIMIT:
             self._too_many(node)
             return []
         key = node.override_key
@@ -117,7 +117,7 @@ class _Expander:
             return []
         node.header = _header(document, path)
         entries = self._entries(document, is_root)
-        self._note_overrides(node, entries, document)
+        self._note_overrides(node, entries)
         layer = Layer(document, node.final_package(), self._label(node))
         if not any(entry.kind == "self" or not entry.override for entry in entries):
             if is_group and key in self.leaves:
@@ -193,7 +193,8 @@ class _Expander:
             entries.extend(self.appended)
         return entries
 
-    def _note_overrides(self, node: Placed, entries: Iterable[Entry], document: Document) -> None:
+    def _note_overrides(self, node: Placed, entries: Iterable[Entry]) -> None:
+        """Take what the list overrides; the first to ask wins, so the outermost file does."""
         seen: Entry | None = None
         for entry in entries:
             if entry.override:
@@ -278,8 +279,8 @@ class _Expander:
         )
 
     def _too_many(self, node: Placed) -> None:
-        if self.count == FILE_LIMIT + 1:
-            message = f"the defaults lists lead to more than {FILE_LIMIT} files"
+        if self.count == INCLUDE_LIMIT + 1:
+            message = f"the defaults lists lead to more than {INCLUDE_LIMIT} files"
             self._problem("PP012", message, node.entry.origin)
 
     def _cycle(self, node: Placed, chain: tuple[str, ...]) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from precision_plan.compose.composition import origin_of
 from precision_plan.compose.defaults import Layer
 from precision_plan.compose.document import Document
-from precision_plan.compose.overrides import Override
+from precision_plan.compose.overrides import Override, shown_text
 from precision_plan.compose.syntax import DEPTH_LIMIT
 from precision_plan.plan.codes import compose_diagnostic
 from precision_plan.plan.diagnostic import Because, Diagnostic, Fix
@@ -142,7 +142,7 @@ class Draft:
                 "PP009",
                 f"{override.key} is set already, so it cannot be added",
                 origin,
-                f"write {override.text[1:]}",
+                f"write {shown_text(override.text)[1:]}",
                 because=(Because(f"{override.key} is set", origin=self.origin(override.key)),),
             )
         else:
@@ -205,7 +205,7 @@ class Draft:
         elif override.value is not None and override.value != old:
             self._problem(
                 "PP009",
-                f"{override.key} is {old!r} and not {override.value!r}, so it is not removed",
+                f"{override.key} has another value than this, so it is not removed",
                 override.origin,
                 f"write ~{override.key}",
             )
