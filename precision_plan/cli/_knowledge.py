@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 from precision_plan.facts.env_vars import DeadName, EnvVar, dead_names, env_vars
-from precision_plan.facts.frameworks import FrameworkFlag, framework_flags
+from precision_plan.facts.frameworks import RL_FRAMEWORKS, FrameworkFlag, framework_flags
 from precision_plan.facts.megatron import MegatronFlag, megatron_flags
 from precision_plan.facts.megatron_absent import AbsentFlag, absent_flags
 from precision_plan.facts.megatron_parser import other_flags
@@ -17,8 +17,6 @@ from precision_plan.facts.value_notes import value_notes
 from precision_plan.facts.vllm import EngineArg, engine_args
 from precision_plan.plan.environment import FIELD_VARIABLES
 from precision_plan.render._pages import Card, Page
-
-_FRAMEWORKS = ("vime", "slime", "miles")
 
 
 def cards(subject: str, pages: Iterable[Page]) -> tuple[Card, ...]:
@@ -61,7 +59,7 @@ def _flags() -> Iterator[MegatronFlag | FrameworkFlag]:
     yield from shape_flags()
     yield from megadlm_command_line().values()
     yield from other_flags()
-    for framework in _FRAMEWORKS:
+    for framework in RL_FRAMEWORKS:
         yield from framework_flags(framework).values()
 
 

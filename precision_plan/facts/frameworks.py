@@ -11,6 +11,9 @@ from typing import Any, Literal, NamedTuple
 from precision_plan.facts._load import record, table
 from precision_plan.facts.gpus import parse_capability
 
+RL_FRAMEWORKS = ("vime", "slime", "miles")
+"""Frameworks that train with Megatron and roll out with an engine of their own, under Ray."""
+
 
 class FrameworkFlag(NamedTuple):
     """One argument of a framework's own parser.

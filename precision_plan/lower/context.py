@@ -6,15 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from precision_plan.facts.frameworks import RL_FRAMEWORKS
 from precision_plan.facts.megatron import MegatronFlag
 from precision_plan.facts.megatron_shape import command_line_at, megadlm_command_line
 from precision_plan.facts.versions import UnknownVersion, version
 from precision_plan.plan import Effective, PrecisionPlan, Target, effective
 from precision_plan.plan.layer_map import LayerMap, layer_map
 from precision_plan.plan.target import PACKAGES
-
-RL_FRAMEWORKS = ("vime", "slime", "miles")
-"""Frameworks that run as a Ray job and put their arguments on Megatron's command line."""
 
 OLDEST_MEGATRON = "0.12.0"
 """The oldest version whose flags are known; an older one is lowered like this one."""

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from precision_plan.facts.env_vars import env_var
-from precision_plan.facts.frameworks import framework_flags
+from precision_plan.facts.frameworks import RL_FRAMEWORKS, framework_flags
 from precision_plan.facts.gpus import gpus
 from precision_plan.facts.megatron import megatron_flags
 from precision_plan.facts.megatron_shape import shape_flags
@@ -149,7 +149,7 @@ def _descriptions() -> Iterator[tuple[str, str]]:
         "training.te_precision_config",
         "Becomes a file for --te-precision-config-file. Megatron 0.16.0 and later.",
     )
-    for framework in ("vime", "slime", "miles"):
+    for framework in RL_FRAMEWORKS:
         for field, argument in framework_flags(framework).items():
             read_by = "Read by " + ", ".join(argument.frameworks)
             yield field, _text(" ".join(argument.flags), read_by, argument.note)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from precision_plan.facts.frameworks import RL_FRAMEWORKS
 from precision_plan.facts.vllm_quant import quant_methods
 from precision_plan.plan import Fix
 from precision_plan.plan.serving import QuantizationConfig
 from precision_plan.rules.base import Context, Finding, Found, Rule, rule, set_to
-from precision_plan.rules.formats import RL_FRAMEWORKS, config_format
+from precision_plan.rules.formats import config_format
 from precision_plan.rules.vllm_engine import CONFIG, checkpoint_method, serves
 
 _QUANT = "vllm@0.33.0:vllm/model_executor/layers/quantization"

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from precision_plan.facts.frameworks import RL_FRAMEWORKS
 from precision_plan.plan import Fix
 from precision_plan.rules.base import Context, Finding, Found, Rule, rule, set_to
-from precision_plan.rules.formats import RL_FRAMEWORKS, rollout_format
+from precision_plan.rules.formats import rollout_format
 
 _ARGUMENTS = "THUDM/slime@624b824a:slime/utils/arguments.py"
 _UNQUANTIZED = frozenset({None, "bf16", "fp16", "fp32"})

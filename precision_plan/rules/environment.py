@@ -7,11 +7,10 @@ from difflib import get_close_matches
 from functools import lru_cache
 
 from precision_plan.facts.env_vars import dead_names, env_var, env_vars, is_secret
-from precision_plan.facts.frameworks import framework_env
+from precision_plan.facts.frameworks import RL_FRAMEWORKS, framework_env
 from precision_plan.plan import Because, Fix
 from precision_plan.plan.environment import FIELD_VARIABLES, declared_env, env_text
 from precision_plan.rules.base import Context, Finding, Found, Rule, rule, set_to
-from precision_plan.rules.formats import RL_FRAMEWORKS
 
 _PRECEDENCE = "THUDM/slime@624b824a:slime/ray/actor_group.py:64-98"
 _ENGINE = "vllm-project/vime@039ae4dd:vime/backends/vllm_utils/vllm_engine.py"

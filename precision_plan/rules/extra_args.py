@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import lru_cache
 
+from precision_plan.facts.frameworks import RL_FRAMEWORKS
 from precision_plan.facts.megatron import MegatronFlag, megatron_flags
 from precision_plan.facts.megatron_absent import absent_flags
 from precision_plan.plan import Because, Fix
 from precision_plan.rules.base import Context, Finding, Found, Rule, rule, set_to
-from precision_plan.rules.formats import RL_FRAMEWORKS
 
 
 @lru_cache(maxsize=1)

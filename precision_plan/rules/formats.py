@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from precision_plan.plan.serving import QuantizationConfig
     from precision_plan.rules.base import Context
 
-RL_FRAMEWORKS = ("vime", "slime", "miles")
-"""Frameworks that train, roll out and send weights from one to the other."""
 
 SGLANG_FRAMEWORKS = ("slime", "miles")
 """Frameworks whose rollout engine is SGLang: vLLM's rules do not speak of them."""

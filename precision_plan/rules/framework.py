@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from precision_plan.facts.frameworks import RL_FRAMEWORKS
 from precision_plan.plan import Fix
 from precision_plan.rules.base import Context, Finding, Found, Rule, rule, set_to
-from precision_plan.rules.formats import RL_FRAMEWORKS, SGLANG_FRAMEWORKS
+from precision_plan.rules.formats import SGLANG_FRAMEWORKS
 from precision_plan.rules.shapes_rollout import engine_tp
 
 _ENGINE = "vllm-project/vime@039ae4dd:vime/backends/vllm_utils/vllm_engine.py"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from precision_plan.facts.frameworks import RL_FRAMEWORKS
 from precision_plan.plan import Fix
 from precision_plan.rules.base import Context, Found, Rule, rule, set_to
-from precision_plan.rules.formats import RL_FRAMEWORKS
 from precision_plan.rules.kv_cache import KV, asked_kv_dtype
 from precision_plan.rules.vllm_engine import CONFIG, serves
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from precision_plan.facts.frameworks import RL_FRAMEWORKS
 from precision_plan.facts.te_modules import module_names
 from precision_plan.facts.weight_sync import SyncModules, sync_modules, sync_quantizer
 from precision_plan.plan import Because, Fix
@@ -11,7 +12,6 @@ from precision_plan.plan.layer_map import INLINE, LayerMap
 from precision_plan.plan.model_modules import EXPERT
 from precision_plan.rules.base import Context, Finding, Found, Rule, rule, set_to
 from precision_plan.rules.by_module import configuration
-from precision_plan.rules.formats import RL_FRAMEWORKS
 
 _MILES = "radixark/miles@31f1ca96"
 _EXTRA = "weight_sync.extra_high_precision_layers_megatron"

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from precision_plan.facts.frameworks import RL_FRAMEWORKS
 from precision_plan.plan import Because, Fix
 from precision_plan.plan.environment import FIELD_VARIABLES
 from precision_plan.rules.base import Context, Finding, Found, Rule, rule, set_to
-from precision_plan.rules.formats import NVFP4_FLAG, RL_FRAMEWORKS, rollout_format, train_format
+from precision_plan.rules.formats import NVFP4_FLAG, rollout_format, train_format
 
 _FAST_MATH = FIELD_VARIABLES["training.use_fast_math"]
 _SCOPE = FIELD_VARIABLES["training.nvfp4_4over6"]

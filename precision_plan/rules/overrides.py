@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from precision_plan.facts.frameworks import RL_FRAMEWORKS
 from precision_plan.plan import Because, Fix
 from precision_plan.rules.base import Context, Finding, Rule, rule, set_to, shown
 from precision_plan.rules.sources import arguments, core
-
-_RL = ("vime", "slime", "miles")
 
 _SLIME = "THUDM/slime@624b824a:slime/backends/megatron_utils/arguments.py"
 
@@ -134,7 +133,7 @@ def softmax_fp32(ctx: Context) -> Iterator[Finding]:
     "warning",
     stage="validate",
     source=(f"{_SLIME}:157", f"{_MILES}:22"),
-    frameworks=_RL,
+    frameworks=RL_FRAMEWORKS,
 )
 def framework_sets_bf16(ctx: Context) -> Iterator[Finding]:
     """vime, slime and miles train in bf16 unless fp16 is asked for.

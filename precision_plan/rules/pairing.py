@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from precision_plan.facts.formats import formats
+from precision_plan.facts.frameworks import RL_FRAMEWORKS
 from precision_plan.facts.qat import train_rollout_pair
 from precision_plan.plan import Because, Fix
 from precision_plan.rules.base import Context, Finding, Found, Rule, rule, set_to
@@ -10,7 +11,6 @@ from precision_plan.rules.formats import (
     FP32_SCALES,
     INT4_FLAG,
     NVFP4_FLAG,
-    RL_FRAMEWORKS,
     SGLANG_FRAMEWORKS,
     rollout_format,
     train_format,

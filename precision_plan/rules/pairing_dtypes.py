@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from precision_plan.facts.frameworks import RL_FRAMEWORKS
 from precision_plan.rules.base import Context, Found, Rule, rule, set_to
-from precision_plan.rules.formats import RL_FRAMEWORKS
 from precision_plan.rules.vllm_engine import serves
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from precision_plan.facts.frameworks import RL_FRAMEWORKS
 from precision_plan.plan import Because, Fix
 from precision_plan.rules.base import Context, Found, Rule, rule, set_to
 from precision_plan.rules.sources import arguments, core, megatron
@@ -22,7 +23,7 @@ def trainer_world_size(ctx: Context) -> tuple[int, str] | None:
     launch = ctx.plan.launch
     if launch.actor_num_nodes is not None and launch.actor_num_gpus_per_node is not None:
         return launch.actor_num_nodes * launch.actor_num_gpus_per_node, "launch.actor_num_nodes"
-    if ctx.target.framework in ("vime", "slime", "miles") or ctx.target.world_size is None:
+    if ctx.target.framework in RL_FRAMEWORKS or ctx.target.world_size is None:
         return None
     return ctx.target.world_size, "hardware.gpus_per_node"
 

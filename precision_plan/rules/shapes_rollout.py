@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import gcd
 
+from precision_plan.facts.frameworks import RL_FRAMEWORKS
 from precision_plan.plan import Because, Fix
 from precision_plan.plan.model_modules import has_dense_layers
 from precision_plan.rules.base import Context, Finding, Found, Rule, rule, set_to
-from precision_plan.rules.formats import RL_FRAMEWORKS, SGLANG_FRAMEWORKS, rollout_format
+from precision_plan.rules.formats import SGLANG_FRAMEWORKS, rollout_format
 
 _FP8_UTILS = "vllm@0.33.0:vllm/model_executor/layers/quantization/utils/fp8_utils.py"
 _MOE_FP8 = "vllm@0.33.0:vllm/model_executor/layers/fused_moe/oracle/fp8.py:292-395"

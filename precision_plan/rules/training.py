@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from precision_plan.facts.frameworks import RL_FRAMEWORKS
 from precision_plan.plan import Because, Fix
 from precision_plan.rules.base import Arguments, Context, Finding, Found, Rule, rule, set_to
 from precision_plan.rules.sources import arguments, megatron, transformer_config
-
-RL_FRAMEWORKS = ("vime", "slime", "miles")
 
 
 @rule(

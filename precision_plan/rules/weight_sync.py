@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from precision_plan.facts.frameworks import RL_FRAMEWORKS
 from precision_plan.facts.weight_sync import sync_quantizer
 from precision_plan.plan import Because, Fix
 from precision_plan.plan.serving import QuantizationConfig
 from precision_plan.rules.base import Context, Finding, Found, Rule, rule, set_to
-from precision_plan.rules.formats import RL_FRAMEWORKS, config_format, rollout_format
+from precision_plan.rules.formats import config_format, rollout_format
 
 _SLIME = "THUDM/slime@624b824a:slime/backends/megatron_utils/megatron_to_hf/processors"
 _MILES = "radixark/miles@31f1ca96:miles/backends/megatron_utils/megatron_to_hf/processors"
