@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple
 from precision_plan.facts._load import table
 from precision_plan.facts.megatron import MegatronFlag, flag_from_row, megatron_flags
 from precision_plan.facts.megatron_shape import shape_flags
+from precision_plan.facts.megatron_values import listed_values
 
 Kind = Literal["value", "true", "false", "none"]
 
@@ -52,9 +53,10 @@ _KINDS: Mapping[str, Kind] = MappingProxyType(
 )
 
 
-def _options(flag: MegatronFlag) -> list[Option]:
+def _options(flag: MegatronFlag, megatron_core: str) -> list[Option]:
     options = []
     for spelling in flag.flags:
+        choices = flag.choices or listed_values(spelling, megatron_core, "parse")
         if flag.action == "boolean_optional":
             kind: Kind = "false" if spelling.startswith("--no-") else "true"
         else:
@@ -66,7 +68,7 @@ def _options(flag: MegatronFlag) -> list[Option]:
                 kind,
                 flag.nargs,
                 flag.type,
-                None if flag.choices is None else tuple(map(str, flag.choices)),
+                tuple(map(str, choices)) if choices else None,
                 flag.field or None,
             )
         )
@@ -85,6 +87,6 @@ def parser_at(megatron_core: str) -> Mapping[str, Option]:
     found: dict[str, Option] = {}
     for flag in (*megatron_flags(), *shape_flags(), *other_flags()):
         if megatron_core in flag.versions and flag.group not in _SEPARATE_PARSERS:
-            for option in _options(flag.at(megatron_core)):
+            for option in _options(flag.at(megatron_core), megatron_core):
                 found[option.flag] = option
     return MappingProxyType(found)

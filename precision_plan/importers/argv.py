@@ -63,7 +63,7 @@ def parse(
         option = options.get(token)
         explicit: str | None = None
         if option is None:
-            if token == "--" or not _looks_like_option(token):
+            if token == "--" or not _looks_like_option(token, options):
                 parsed.problems.append(
                     Problem("stray", token, f"{token!r} belongs to no option", index)
                 )
@@ -79,16 +79,18 @@ def parse(
                     Problem("unknown", name, f"{name} is no option of this parser", index)
                 )
                 index += 1
-                while index < count and not _looks_like_option(argv[index]):
+                while index < count and not _looks_like_option(argv[index], options):
                     index += 1  # its values, if it has any, are not strays of their own
                 continue
-        index = _take(argv, index, option, explicit, parsed)
+        index = _take(argv, index, option, explicit, options, parsed)
     return parsed
 
 
-def _looks_like_option(token: str) -> bool:
+def _looks_like_option(token: str, options: Mapping[str, Option]) -> bool:
     if not token.startswith("-") or token == "-":
         return False
+    if token.partition("=")[0] in options:
+        return True
     if _NEGATIVE_NUMBER.match(token):
         return False
     return " " not in token
@@ -107,7 +109,12 @@ def _abbreviated(
 
 
 def _take(
-    argv: Sequence[str], index: int, option: Option, explicit: str | None, parsed: Parsed
+    argv: Sequence[str],
+    index: int,
+    option: Option,
+    explicit: str | None,
+    options: Mapping[str, Option],
+    parsed: Parsed,
 ) -> int:
     """Read the values of ``option`` at ``index``; returns the index after them."""
     if option.kind != "value":
@@ -124,7 +131,7 @@ def _take(
     else:
         limit = 1 if option.nargs is None else option.nargs if isinstance(option.nargs, int) else -1
         while after < len(argv) and (limit < 0 or after - index - 1 < limit):
-            if argv[after] == "--" or _looks_like_option(argv[after]):
+            if argv[after] == "--" or _looks_like_option(argv[after], options):
                 break
             after += 1
         texts = list(argv[index + 1 : after])

@@ -18,6 +18,9 @@ Flagged = tuple[MegatronFlag, Item]
 _NEEDS_EXPERTS = frozenset({"moe_token_dispatcher_type", "moe_router_padding_for_quantization"})
 """Silent decisions that mean nothing for a dense model."""
 
+_NO_NEWS = frozenset({"align_param_gather"})
+"""Silent decisions about the order of communication, which no format depends on."""
+
 _CONFIG = "NVIDIA/Megatron-LM@core_v0.16.1:megatron/core/transformer/transformer_config.py"
 
 _WRITTEN_OUT = {
@@ -99,7 +102,9 @@ def _silent(context: Context) -> Iterator[Flagged]:
     for dest, step in last_step.items():
         flag = by_dest.get(dest)
         after: Any = getattr(resolved.args, dest)
-        if flag is None or dest in resolved.given or after == getattr(resolved.parsed, dest):
+        if flag is None or dest in _NO_NEWS or dest in resolved.given:
+            continue
+        if after == getattr(resolved.parsed, dest):
             continue
         if dest in _NEEDS_EXPERTS and context.get("model.num_experts") is None:
             continue

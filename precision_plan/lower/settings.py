@@ -100,7 +100,6 @@ def _value(context: Context, field: str, flag: MegatronFlag) -> Any:
 def _derived(context: Context, found: dict[str, dict[str, Any]]) -> None:
     """Keys that no flag feeds directly, or that Megatron changes for the shape."""
     model, optimizer = found["TransformerConfig"], found["OptimizerConfig"]
-    ddp = found["DistributedDataParallelConfig"]
     dtype = _TORCH_DTYPE[context.argument("params_dtype") or "fp32"]
     model["params_dtype"] = model["pipeline_dtype"] = optimizer["params_dtype"] = dtype
     if model.get("gated_linear_unit"):
@@ -109,8 +108,6 @@ def _derived(context: Context, found: dict[str, dict[str, Any]]) -> None:
     if context.get("model.group_query_attention") is not True:
         model.pop("num_query_groups", None)
     _virtual_pipeline(context, model)
-    if model.get("virtual_pipeline_model_parallel_size") is None:
-        ddp["align_param_gather"] = False
 
 
 def _virtual_pipeline(context: Context, model: dict[str, Any]) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
+from precision_plan.facts.frameworks import RL_FRAMEWORKS
 from precision_plan.facts.versions import EVERY_VERSION, VersionRange, version
 from precision_plan.plan.target import Target
 
@@ -182,6 +183,36 @@ def _cuda_graph_rng_015(args: SimpleNamespace, target: Target) -> Changes:
     return None
 
 
+def _whole_layer_scope(args: SimpleNamespace, target: Target) -> Changes:
+    return {"cuda_graph_scope": ()} if tuple(args.cuda_graph_scope or ()) == ("full",) else None
+
+
+def _whole_layer_modules(args: SimpleNamespace, target: Target) -> Changes:
+    return {"cuda_graph_modules": ()} if tuple(args.cuda_graph_modules or ()) == ("full",) else None
+
+
+def _router_and_preprocess(name: str) -> Callable[[SimpleNamespace, Target], Changes]:
+    def apply(args: SimpleNamespace, target: Target) -> Changes:
+        given = tuple(getattr(args, name, None) or ())
+        missing = tuple(part for part in _ROUTER_PARTS if part not in given)
+        if getattr(args, "cuda_graph_impl", "none") != "local" or len(missing) != 1:
+            return None
+        return {name: given + missing}
+
+    return apply
+
+
+_ROUTER_PARTS = ("moe_router", "moe_preprocess")
+
+
+def _unaligned_gather(args: SimpleNamespace, target: Target) -> Changes:
+    stages = args.num_virtual_stages_per_pipeline_rank
+    per_stage = args.num_layers_per_virtual_pipeline_stage
+    if per_stage and args.num_layers:
+        stages = args.num_layers // (args.pipeline_model_parallel_size or 1) // per_stage
+    return {"align_param_gather": False} if stages in (None, 1) else None
+
+
 def _emerging_optimizer(args: SimpleNamespace, target: Target) -> Changes:
     if args.optimizer in ("sgd", "adam"):
         return None
@@ -196,8 +227,8 @@ def _moe_padding_alias(args: SimpleNamespace, target: Target) -> Changes:
 
 
 _MEGATRON = "NVIDIA/Megatron-LM@core_v0.16.1:megatron/training/arguments.py"
+_CONFIG = "NVIDIA/Megatron-LM@core_v0.16.1:megatron/core/transformer/transformer_config.py"
 _SLIME = "THUDM/slime@624b824a:slime/backends/megatron_utils/arguments.py"
-_RL = ("vime", "slime", "miles")
 
 STEPS: tuple[Step, ...] = (
     Step(
@@ -205,7 +236,7 @@ STEPS: tuple[Step, ...] = (
         "the framework sets bf16 = not fp16 after parsing",
         f"{_SLIME}:157",
         _bf16_unless_fp16,
-        frameworks=_RL,
+        frameworks=RL_FRAMEWORKS,
     ),
     Step(
         "framework-distributed-optimizer",
@@ -357,6 +388,40 @@ STEPS: tuple[Step, ...] = (
         f"{_MEGATRON}:1245",
         _cuda_graph_rng,
         VersionRange("0.16.0"),
+    ),
+    Step(
+        "unaligned-gather",
+        "parameters are gathered in step with each other only by the interleaved schedule",
+        f"{_MEGATRON}:586",
+        _unaligned_gather,
+    ),
+    Step(
+        "whole-layer-graph",
+        "the old name of a whole layer's graph is an empty list",
+        f"{_MEGATRON}:1255-1260",
+        _whole_layer_scope,
+        VersionRange("0.16.0", "0.17"),
+    ),
+    Step(
+        "whole-layer-graph",
+        "the old name of a whole layer's graph is an empty list",
+        "NVIDIA/Megatron-LM@core_v0.18.2:megatron/core/transformer/cuda_graph_config.py:40",
+        _whole_layer_modules,
+        VersionRange("0.18.0"),
+    ),
+    Step(
+        "router-graph",
+        "local graphs capture the router and what follows it together",
+        f"{_CONFIG}:1723-1734",
+        _router_and_preprocess("cuda_graph_scope"),
+        VersionRange("0.16.0", "0.17"),
+    ),
+    Step(
+        "router-graph",
+        "local graphs capture the router and what follows it together",
+        "NVIDIA/Megatron-LM@core_v0.18.2:megatron/core/transformer/transformer_config.py:2248-2258",
+        _router_and_preprocess("cuda_graph_modules"),
+        VersionRange("0.18.0"),
     ),
     Step(
         "emerging-optimizer",

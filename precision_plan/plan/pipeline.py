@@ -22,6 +22,25 @@ def stages(plan: PrecisionPlan) -> int:
     return plan.parallel.pipeline_model_parallel_size or 1
 
 
+def virtual_stages(plan: PrecisionPlan) -> int | None:
+    """Number of model chunks of a rank; ``None`` where a flag or number decides that is not known.
+
+    Source: NVIDIA/Megatron-LM@core_v0.16.1:megatron/training/arguments.py:517-556.
+    """
+    per_chunk = plan.parallel.num_layers_per_virtual_pipeline_stage
+    if _other_layout(plan):
+        return None
+    if per_chunk is None:
+        return plan.parallel.virtual_pipeline_model_parallel_size or 1
+    layers = plan.model.num_layers
+    return None if layers is None else max(layers // stages(plan) // per_chunk, 1)
+
+
+def _other_layout(plan: PrecisionPlan) -> bool:
+    given = {str(key).lstrip("-").replace("-", "_") for key in plan.launch.extra_args or {}}
+    return not given.isdisjoint(_OTHER_LAYOUTS)
+
+
 def local_layers(plan: PrecisionPlan) -> tuple[int, ...] | None:
     """Index inside its chunk of every decoder layer, in order of the layers.
 
@@ -33,8 +52,7 @@ def local_layers(plan: PrecisionPlan) -> tuple[int, ...] | None:
         return None
     if stages(plan) == 1:
         return tuple(range(layers))
-    given = {str(key).lstrip("-").replace("-", "_") for key in plan.launch.extra_args or {}}
-    if not given.isdisjoint(_OTHER_LAYOUTS):
+    if _other_layout(plan):
         return None
     chunks = _chunks(plan, layers)
     return None if chunks is None else tuple(at for size in chunks for at in range(size))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from precision_plan.plan import Stage
 from precision_plan.rules.base import Context, Found, Rule, rule, set_to
-from precision_plan.rules.graphs import full_iteration, graphs_of
+from precision_plan.rules.graphs import full_iteration, graph_scopes, graphs_of
 from precision_plan.rules.sources import arguments, transformer_config
 
 _MEGATRON_DROPOUT = 0.1
@@ -102,11 +102,12 @@ def _of_015(ctx: Context, implementation: str, granularity: str) -> _Conflict | 
 
 def _recent(ctx: Context, implementation: str, granularity: str) -> _Conflict | None:
     if granularity == "full":
-        if full_iteration(ctx, implementation):
+        alone = ctx.core_since("0.18.0") or len(graph_scopes(ctx)) == 1
+        if full_iteration(ctx, implementation) and alone:
             return None
         return _Conflict("full recomputation", "training.recompute_granularity")
-    training, model = ctx.plan.training, ctx.plan.model
-    scope = {*(training.cuda_graph_scope or ()), *(training.cuda_graph_modules or ())} - {"full"}
+    model = ctx.plan.model
+    scope = {*graph_scopes(ctx)} - {"full"}
     whole = not scope or full_iteration(ctx, implementation)
     modules = _modules(ctx)
     if implementation == "transformer_engine" and "moe" in modules and "moe_router" in scope:

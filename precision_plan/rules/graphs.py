@@ -24,6 +24,18 @@ def graphs_of(ctx: Context) -> tuple[str, str] | None:
     return ("local", "training.enable_cuda_graph") if args.enable_cuda_graph else None
 
 
+def graph_scopes(ctx: Context) -> tuple[str, ...]:
+    """What the graphs were asked to capture, by either name of the flag."""
+    training = ctx.plan.training
+    return (*(training.cuda_graph_scope or ()), *(training.cuda_graph_modules or ()))
+
+
+def scope_field(ctx: Context) -> str:
+    """The plan field that asks for the scopes."""
+    named = ctx.plan.training.cuda_graph_modules is not None
+    return "training.cuda_graph_modules" if named else "training.cuda_graph_scope"
+
+
 @rule(
     "PP367",
     "cuda-graph-switches-disagree",
@@ -120,9 +132,7 @@ def full_iteration_nan_check(ctx: Context) -> Found:
 
 def full_iteration(ctx: Context, implementation: str) -> bool:
     """True if the graph holds a whole iteration, in the spelling of the version at hand."""
-    training = ctx.plan.training
-    scopes = (*(training.cuda_graph_scope or ()), *(training.cuda_graph_modules or ()))
-    if "full_iteration" in scopes:
+    if "full_iteration" in graph_scopes(ctx):
         return ctx.core_since("0.18.0") or implementation == "local"
     return implementation == "full_iteration"
 
@@ -159,15 +169,11 @@ def inference_graph_fp8(ctx: Context) -> Found:
     args = ctx.args
     if not args.fp8:
         return None
-    training = ctx.plan.training
-    scopes = (*(training.cuda_graph_scope or ()), *(training.cuda_graph_modules or ()))
     field = "inference.inference_cuda_graph_scope"
     if args.inference_cuda_graph_scope != "block":
-        if "full_iteration_inference" not in scopes or args.cuda_graph_impl != "local":
+        if "full_iteration_inference" not in graph_scopes(ctx) or args.cuda_graph_impl != "local":
             return None
-        field = "training.cuda_graph_scope"
-        if training.cuda_graph_scope is None:
-            field = "training.cuda_graph_modules"
+        field = scope_field(ctx)
     if args.transformer_impl == "inference_optimized" and args.fp8_recipe == "mxfp8":
         return None
     return ctx.found(

@@ -1,4 +1,4 @@
-"""PP375 to PP378: fused kernels, attention logits, residual streams and precision files."""
+"""PP375 to PP378 and PP387: fused kernels, attention logits, residual streams, precision files."""
 
 from __future__ import annotations
 
@@ -75,6 +75,44 @@ def attention_logits(ctx: Context) -> Found:
         field,
         "software.transformer_engine",
         fix=(set_to(("software.transformer_engine", "2.9.0"), also=" or later"),),
+    )
+
+
+@rule(
+    "PP387",
+    "fused-permutation-needs-transformer-engine",
+    "error",
+    stage="transformer_config",
+    source=(transformer_config(1850), transformer_config(1031, "core_v0.12.0")),
+    needs=("transformer_engine",),
+)
+def fused_permutation(ctx: Context) -> Found:
+    """Fused permutation of tokens needs the kernels of Transformer Engine 2.1.
+
+    Why:
+        ``--moe-permute-fusion`` looks for five functions of TE, the last of which came with 2.1,
+        and TransformerConfig raises if one is missing, for a dense model, too.
+
+    Bad:
+        software: {megatron_core: 0.16.1, transformer_engine: 2.0.0}
+        training: {bf16: true, moe_permute_fusion: true}
+
+    Good:
+        software: {megatron_core: 0.16.1, transformer_engine: 2.1.0}
+        model: {num_experts: 8, add_bias_linear: false}
+        training: {bf16: true, moe_permute_fusion: true}
+    """
+    if not ctx.args.moe_permute_fusion or ctx.at_least("transformer_engine", "2.1.0"):
+        return None
+    return ctx.found(
+        "training.moe_permute_fusion = true needs Transformer Engine 2.1 or later; the target has "
+        f"{ctx.target.package('transformer_engine')}",
+        "training.moe_permute_fusion",
+        "software.transformer_engine",
+        fix=(
+            set_to(("software.transformer_engine", "2.1.0"), also=" or later"),
+            set_to(("training.moe_permute_fusion", None)),
+        ),
     )
 
 
@@ -164,6 +202,7 @@ def precision_file_with_kitchen(ctx: Context) -> Found:
 RULES: tuple[Rule, ...] = (
     fused_cross_entropy,
     attention_logits,
+    fused_permutation,
     hyper_connections,
     precision_file_with_kitchen,
 )

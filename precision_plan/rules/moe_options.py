@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from precision_plan.plan import Fix
+from precision_plan.plan.pipeline import virtual_stages
 from precision_plan.rules.base import Context, Finding, Found, Rule, rule, set_to
-from precision_plan.rules.graphs import graphs_of
+from precision_plan.rules.graphs import graph_scopes, graphs_of
 from precision_plan.rules.sources import arguments, core, megatron, transformer_config
 
 
@@ -23,7 +24,9 @@ def expert_overlap(ctx: Context) -> Iterator[Finding]:
 
     Why:
         TransformerConfig asserts bf16 or fp16, an expert-parallel size above 1, the alltoall or
-        flex dispatcher, and no full recomputation.
+        flex dispatcher, virtual stages where there is a pipeline, no full recomputation (nor,
+        from 0.17 on, recomputation of whole experts), at most one layer of multi-token prediction
+        and no CUDA graph of the experts.
 
     Bad:
         software: {megatron_core: 0.16.1}
@@ -37,13 +40,24 @@ def expert_overlap(ctx: Context) -> Iterator[Finding]:
         parallel: {overlap_moe_expert_parallel_comm: true, expert_model_parallel_size: 8}
         training: {bf16: true, moe_token_dispatcher_type: alltoall}
     """
-    args = ctx.args
-    if not args.overlap_moe_expert_parallel_comm:
+    if not ctx.args.overlap_moe_expert_parallel_comm:
         return
     field = "parallel.overlap_moe_expert_parallel_comm"
-    plan = ctx.plan
+    for met, demand, premise in (*_overlap_basics(ctx), *_overlap_layers(ctx)):
+        if not met:
+            yield ctx.found(
+                f"{field} = true needs {demand}", field, premise, fix=(set_to((field, None)),)
+            )
+
+
+_Demand = tuple[object, str, str]
+"""Whether it is met, what it is, and the plan field that decides it."""
+
+
+def _overlap_basics(ctx: Context) -> tuple[_Demand, ...]:
+    args, plan = ctx.args, ctx.plan
     training = plan.training
-    demands = (
+    return (
         (args.bf16 or args.fp16, "a bf16 or fp16 model", "training.bf16"),
         (
             (plan.parallel.expert_model_parallel_size or 1) > 1,
@@ -65,12 +79,50 @@ def expert_overlap(ctx: Context) -> Iterator[Finding]:
             "training.recompute_num_layers not to be set",
             "training.recompute_num_layers",
         ),
+        (
+            not ctx.core_since("0.17.0") or "moe" not in (args.recompute_modules or ()),
+            "moe not to be recomputed",
+            "training.recompute_modules",
+        ),
+        (
+            not ctx.extra("moe_shared_expert_overlap"),
+            "no overlap of the shared experts",
+            "launch.extra_args",
+        ),
     )
-    for met, demand, premise in demands:
-        if not met:
-            yield ctx.found(
-                f"{field} = true needs {demand}", field, premise, fix=(set_to((field, None)),)
-            )
+
+
+def _overlap_layers(ctx: Context) -> tuple[_Demand, ...]:
+    """Demands on pipeline, multi-token prediction and graphs."""
+    predicted = ctx.plan.model.mtp_num_layers
+    stages = ctx.plan.parallel.pipeline_model_parallel_size or 1
+    one_stage = ctx.core_since("0.16.0") and not ctx.core_since("0.18.0")
+    scopes = {*graph_scopes(ctx)}
+    graphs = graphs_of(ctx) if ctx.core_since("0.16.0") else None
+    implementation = "none" if graphs is None else graphs[0]
+    captured = implementation == "transformer_engine" and scopes & {"moe", "mlp"}
+    return (
+        (
+            stages == 1 or virtual_stages(ctx.plan) != 1,
+            "virtual stages in a pipeline",
+            "parallel.virtual_pipeline_model_parallel_size",
+        ),
+        (
+            predicted in {None, 1} or (predicted == 0 and ctx.core_since("0.19.0")),
+            "at most one layer of multi-token prediction",
+            "model.mtp_num_layers",
+        ),
+        (
+            not one_stage or predicted != 1 or stages > 1,
+            "a pipeline for the layer of multi-token prediction",
+            "model.mtp_num_layers",
+        ),
+        (
+            not captured and (implementation != "local" or ctx.core_since("0.18.0")),
+            "no CUDA graph of the experts",
+            "training.cuda_graph_impl" if not captured else "training.cuda_graph_scope",
+        ),
+    )
 
 
 @rule(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from precision_plan.facts.megatron_values import listed_values
 from precision_plan.plan import Because, Fix
 from precision_plan.rules.base import Context, Finding, Rule, rule, set_to
 from precision_plan.rules.sources import arguments, core, transformer_config
@@ -16,7 +17,7 @@ _OFFLOAD_V1 = "NVTE_CPU_OFFLOAD_V1"
     "fine-grained-offloading-limits",
     "error",
     stage="validate",
-    source=(arguments(1223), transformer_config(1268)),
+    source=(arguments(1223), transformer_config("1268-1292")),
     versions=core("0.16.0"),
 )
 def fine_grained_offloading(ctx: Context) -> Iterator[Finding]:
@@ -25,8 +26,8 @@ def fine_grained_offloading(ctx: Context) -> Iterator[Finding]:
     Why:
         From 2.10 on TE has an offloading of its own that would move weights, too, unless
         ``NVTE_CPU_OFFLOAD_V1=1`` selects the old one; validate_args asserts the variable. The
-        modules to offload must be named (``--offload-modules``), and whole layers cannot be
-        offloaded beside them.
+        modules to offload must be named (``--offload-modules``, ``attn_proj`` not without
+        ``core_attn``), and whole layers cannot be offloaded beside them.
 
     Bad:
         software: {megatron_core: 0.16.1, transformer_engine: 2.10.0}
@@ -61,11 +62,12 @@ def fine_grained_offloading(ctx: Context) -> Iterator[Finding]:
             "software.transformer_engine",
             fix=(Fix(f'{variable}: "1"', {variable: "1"}), off),
         )
-    if not ctx.extra("offload_modules"):
+    problem = _modules_problem(ctx)
+    if problem is not None:
         yield ctx.found(
-            f"{field} = true needs --offload-modules",
+            problem,
             field,
-            Because("launch.extra_args.offload-modules is not set", "launch.extra_args"),
+            Because("read from launch.extra_args.offload-modules", "launch.extra_args"),
             fix=(Fix("launch.extra_args.offload-modules: [core_attn]"), off),
             stage="transformer_config",
         )
@@ -77,6 +79,21 @@ def fine_grained_offloading(ctx: Context) -> Iterator[Finding]:
             fix=(set_to(("training.cpu_offloading_num_layers", None)), off),
             stage="transformer_config",
         )
+
+
+def _modules_problem(ctx: Context) -> str | None:
+    """What TransformerConfig would say of the modules to offload; ``None`` if nothing."""
+    given = ctx.extra("offload_modules")
+    modules = (given,) if isinstance(given, str) else tuple(given or ())
+    if not modules:
+        return "fine-grained offloading needs --offload-modules"
+    known = listed_values("--offload-modules", ctx.effective.megatron_core)
+    unknown = [module for module in modules if module not in known]
+    if unknown:
+        return f"--offload-modules has {', '.join(unknown)}; it takes {', '.join(known)}"
+    if "attn_proj" in modules and "core_attn" not in modules:
+        return "--offload-modules attn_proj needs core_attn, whose output is its input"
+    return None
 
 
 @rule(

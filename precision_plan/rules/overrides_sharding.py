@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from precision_plan.plan import Fix
 from precision_plan.rules.base import Context, Finding, Rule, rule, set_to
 from precision_plan.rules.overrides import replaced
-from precision_plan.rules.sources import arguments, core
+from precision_plan.rules.sources import arguments, core, transformer_config
 
 
 @rule(
@@ -213,16 +213,22 @@ def streaming_off(ctx: Context) -> Iterator[Finding]:
     "other-value-replaced",
     "warning",
     stage="validate",
-    source=(arguments(1245), arguments(1559, "core_v0.18.2"), arguments(588, "core_v0.13.0")),
+    source=(
+        arguments(1245),
+        transformer_config("1723-1734"),
+        arguments(1559, "core_v0.18.2"),
+        arguments(588, "core_v0.13.0"),
+    ),
 )
 def other_replaced(ctx: Context) -> Iterator[Finding]:
     """Megatron replaces what was asked of graphs, emerging optimizers or sharding.
 
     Why:
-        CUDA graphs switch TE's random number tracker on. Optimizers like Muon swap the
-        distributed optimizer for a layer-wise one from 0.18 on. Sharding strategies of 0.12 and
-        0.13 switch overlap on, and NCCL user buffers with Megatron-FSDP switch registration and
-        double buffering on from 0.18 on.
+        CUDA graphs switch TE's random number tracker on, and local ones capture the router of
+        experts with its preprocessing. Optimizers like Muon swap the distributed optimizer for a
+        layer-wise one from 0.18 on. Sharding strategies of 0.12 and 0.13 switch overlap on, and
+        NCCL user buffers with Megatron-FSDP switch registration and double buffering on from 0.18
+        on.
 
     Bad:
         software: {megatron_core: 0.16.1}
@@ -238,6 +244,7 @@ def other_replaced(ctx: Context) -> Iterator[Finding]:
 
 _OTHER = {
     "cuda-graph-rng": "training.cuda_graph_impl",
+    "router-graph": "training.cuda_graph_impl",
     "emerging-optimizer": "optimizer.optimizer",
     "sharding-overlap": "parallel.data_parallel_sharding_strategy",
     "fsdp-user-buffers": "parallel.use_nccl_ub",

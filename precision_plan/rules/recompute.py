@@ -1,9 +1,10 @@
-"""PP360 to PP364: recomputation and delayed weight gradients in reduced precision."""
+"""PP360 to PP364 and PP386: recomputation and delayed weight gradients in reduced precision."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from precision_plan.facts.megatron_values import listed_values
 from precision_plan.rules.base import Context, Finding, Found, Rule, rule, set_to
 from precision_plan.rules.sources import arguments, core, megatron, transformer_config
 
@@ -157,6 +158,54 @@ def recompute_settings(ctx: Context) -> Iterator[Finding]:
 
 
 @rule(
+    "PP386",
+    "recompute-modules-do-not-fit",
+    "error",
+    stage="transformer_config",
+    source=(transformer_config("1197-1240"), transformer_config("1942-1973", "HEAD")),
+)
+def recompute_modules_fit(ctx: Context) -> Iterator[Finding]:
+    """A module to recompute is unknown, or the model has none of its kind.
+
+    Why:
+        TransformerConfig knows the modules by name. It recomputes the activation of experts only
+        in a grouped GEMM, and the up-projection of queries and keys only in latent attention.
+        Nothing is checked unless the granularity is selective.
+
+    Bad:
+        training: {bf16: true, recompute_granularity: selective, recompute_modules: [moe_act]}
+
+    Good:
+        model: {num_experts: 8, add_bias_linear: false}
+        training: {bf16: true, moe_grouped_gemm: true, recompute_granularity: selective,
+                   recompute_modules: [moe_act]}
+    """
+    field = "training.recompute_modules"
+    modules = _recomputed(ctx)
+    known = listed_values("--recompute-modules", ctx.effective.megatron_core)
+    without = sorted(modules.intersection(known))
+    unknown = sorted(modules.difference(known))
+    if unknown:
+        yield ctx.found(
+            f"{field} has {', '.join(unknown)}; it takes {', '.join(known)}",
+            field,
+            fix=(set_to((field, without or None)),),
+        )
+    demands = (
+        ("moe_act", ctx.args.moe_grouped_gemm, "training.moe_grouped_gemm"),
+        ("mla_up_proj", ctx.plan.model.multi_latent_attention, "model.multi_latent_attention"),
+    )
+    for module, met, other in demands:
+        if module in modules and not met:
+            yield ctx.found(
+                f"recomputing {module} needs {other} = true",
+                field,
+                other,
+                fix=(set_to((field, sorted(modules - {module}) or None)), set_to((other, True))),
+            )
+
+
+@rule(
     "PP363",
     "delayed-weight-gradient-limits",
     "error",
@@ -292,6 +341,7 @@ RULES: tuple[Rule, ...] = (
     recompute_of_fp8_modules,
     recompute_legacy_grouped,
     recompute_settings,
+    recompute_modules_fit,
     delayed_weight_gradient,
     delayed_needs_overlap,
 )

@@ -109,6 +109,25 @@ def test_splits_like_argparse(case: tuple[str, list[str]]) -> None:
 
 
 class TestParse:
+    def test_a_value_after_an_equals_sign_may_have_spaces(self) -> None:
+        words = ["--cuda-graph-scope", "attn", "--dist-ckpt-format=a b"]
+        parsed = parse(words, parser_at("0.16.1"))
+        assert not parsed.problems
+        assert parsed.values == {
+            "training.cuda_graph_scope": ("attn",),
+            "checkpoint.dist_ckpt_format": "a b",
+        }
+
+    def test_a_graph_scope_is_a_member_of_megatrons_enumeration(self) -> None:
+        for version, word, kinds in [
+            ("0.16.1", "moe_router", []),
+            ("0.16.1", "router", ["choice"]),
+            ("0.16.1", "full_iteration_inference", ["choice"]),
+            ("0.17.0", "full_iteration_inference", []),
+        ]:
+            parsed = parse(["--cuda-graph-scope", "attn", word], parser_at(version))
+            assert [problem.kind for problem in parsed.problems] == kinds
+
     def test_the_last_one_wins_and_is_reported(self) -> None:
         words = ["--fp8-format", "e4m3", "--bf16", "--fp8-format=hybrid"]
         parsed = parse(words, parser_at("0.16.1"))
