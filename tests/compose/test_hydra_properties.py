@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from precision_plan.compose.overrides import parse_overrides
 from precision_plan.plan.codes import is_broken_input
-from tests.compose.hydra_reference import REFUSED, by_hydra, by_us
+from tests.compose.hydra_reference import REFUSED, by_hydra, by_us, includes_a_file_twice
 
 SECTIONS = ("model", "training", "rollout")
 GROUPS = (*SECTIONS, "rollout/cache")
