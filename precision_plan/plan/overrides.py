@@ -65,6 +65,10 @@ def _deprecated_cuda_graph(args: SimpleNamespace, target: Target) -> Changes:
     return None
 
 
+def _recompute_selected(args: SimpleNamespace, target: Target) -> Changes:
+    return {"recompute_granularity": "selective"} if args.recompute_activations else None
+
+
 def _fsdp2_without_fp8_params(args: SimpleNamespace, target: Target) -> Changes:
     if args.use_torch_fsdp2 and args.fp8_param_gather and _te_at_least(target, "2.0.0"):
         return {"fp8_param_gather": False}
@@ -258,6 +262,12 @@ STEPS: tuple[Step, ...] = (
         f"{_SLIME}:82-95",
         _no_allgather_dispatcher,
         frameworks=("vime", "slime"),
+    ),
+    Step(
+        "recompute-activations",
+        "recompute_activations is another spelling of selective recomputation",
+        f"{_MEGATRON}:430",
+        _recompute_selected,
     ),
     Step(
         "cuda-graph-deprecated",

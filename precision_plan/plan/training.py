@@ -101,6 +101,7 @@ class Training(Section):
     moe_dispatch_fwd_dtype: d.MoeCommDtype | None = None
     moe_combine_bwd_dtype: d.MoeCommDtype | None = None
     # recomputation, offloading, graphs, determinism
+    recompute_activations: bool | None = None
     recompute_granularity: d.RecomputeGranularity | None = None
     recompute_method: d.RecomputeMethod | None = None
     recompute_num_layers: PositiveInt | None = None

@@ -221,14 +221,14 @@ def streaming_off(ctx: Context) -> Iterator[Finding]:
     ),
 )
 def other_replaced(ctx: Context) -> Iterator[Finding]:
-    """Megatron replaces what was asked of graphs, emerging optimizers or sharding.
+    """Megatron replaces what was asked of recomputation, graphs, optimizers or sharding.
 
     Why:
-        CUDA graphs switch TE's random number tracker on, and local ones capture the router of
-        experts with its preprocessing. Optimizers like Muon swap the distributed optimizer for a
-        layer-wise one from 0.18 on. Sharding strategies of 0.12 and 0.13 switch overlap on, and
-        NCCL user buffers with Megatron-FSDP switch registration and double buffering on from 0.18
-        on.
+        ``--recompute-activations`` makes recomputation selective. CUDA graphs switch TE's random
+        number tracker on, and local ones capture the router of experts with its preprocessing.
+        Optimizers like Muon swap the distributed optimizer for a layer-wise one from 0.18 on.
+        Sharding strategies of 0.12 and 0.13 switch overlap on, and NCCL user buffers with
+        Megatron-FSDP switch registration and double buffering on from 0.18 on.
 
     Bad:
         software: {megatron_core: 0.16.1}
@@ -243,6 +243,7 @@ def other_replaced(ctx: Context) -> Iterator[Finding]:
 
 
 _OTHER = {
+    "recompute-activations": "training.recompute_activations",
     "cuda-graph-rng": "training.cuda_graph_impl",
     "router-graph": "training.cuda_graph_impl",
     "emerging-optimizer": "optimizer.optimizer",
