@@ -7,6 +7,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
+from precision_plan.cli._concerns import rule_rows
 from precision_plan.facts.env_vars import DeadName, EnvVar, dead_names, env_vars
 from precision_plan.facts.frameworks import RL_FRAMEWORKS, FrameworkFlag, framework_flags
 from precision_plan.facts.megatron import MegatronFlag, megatron_flags
@@ -24,9 +25,18 @@ def cards(subject: str, pages: Iterable[Page]) -> tuple[Card, ...]:
     found = [*_flag_cards(subject), *_variable_cards(subject)]
     if not found:
         return ()
-    mentioned = _mention_of({name for card in found for name in card.names if name})
-    rules = [f"{page.id} {page.slug}" for page in pages if mentioned.search(_prose(page))]
-    found[-1] = found[-1].with_rows("rules", rules)
+    names = {name for card in found for name in card.names if name}
+    names |= {field for field, variable in FIELD_VARIABLES.items() if variable in names}
+    rows = rule_rows(names)
+    known = {text.partition(" ")[0] for _, text in rows}
+    mentioned = _mention_of(names)
+    rows += [
+        ("see also", f"{page.id} {page.summary}")
+        for page in pages
+        if page.id not in known and mentioned.search(_prose(page))
+    ]
+    for label, text in rows:
+        found[-1] = found[-1].with_rows(label, [text])
     return tuple(found)
 
 

@@ -285,15 +285,28 @@ class TestProcess:
         assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
-def rules_named(subject: str, capsys: pytest.CaptureFixture[str]) -> str:
+def explained(subject: str, capsys: pytest.CaptureFixture[str]) -> str:
     assert main(["explain", subject]) == 0
-    return " ".join(capsys.readouterr().out.partition("\n  rules ")[2].split())
+    return " ".join(capsys.readouterr().out.split())
 
 
-def test_explain_names_the_rules_that_speak_of_it(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "PP120 recipe-without-format" in rules_named("--fp8-format", capsys)
-    assert "PP431 fp8-kv-cache-leaves-state-alone" in rules_named("--kv-cache-dtype", capsys)
-    assert rules_named("--data-path", capsys) == ""
+class TestWhatAFlagNeedsAndExcludes:
+    def test_what_it_is_refused_with(self, capsys: pytest.CaptureFixture[str]) -> None:
+        shown = explained("--fp8-param-gather", capsys)
+        refused = shown.partition(" refused ")[2].partition(" warned about ")[0]
+        assert "PP126 FP8 parameters need FP8 training" in refused
+        assert "PP302 FP8 parameters and the optimizer on the CPU exclude each other" in refused
+        assert "PP393" in shown.partition(" warned about ")[2]
+
+    def test_a_variable_and_its_field_are_one(self, capsys: pytest.CaptureFixture[str]) -> None:
+        shown = explained("NVTE_FP8_BLOCK_SCALING_FP32_SCALES", capsys)
+        assert "PP621" in shown.partition(" refused ")[2]
+
+    def test_an_engine_argument(self, capsys: pytest.CaptureFixture[str]) -> None:
+        assert "PP431" in explained("--kv-cache-dtype", capsys)
+
+    def test_a_flag_that_no_rule_speaks_of(self, capsys: pytest.CaptureFixture[str]) -> None:
+        assert "PP" not in explained("--data-path", capsys)
 
 
 @pytest.mark.parametrize(
