@@ -97,7 +97,9 @@ def _dest(flag: str) -> str:
 
 
 def _megatron_card(flag: MegatronFlag) -> Card:
-    rows = [("plan field", flag.field)] if flag.field else []
+    rows = [("meaning", flag.meaning)] if flag.meaning else []
+    if flag.field:
+        rows.append(("plan field", flag.field))
     rows += [("Megatron", str(flag.versions)), *_value_rows(flag)]
     for since, change in flag.changes:
         delta = ", ".join(f"{key} {_shown(value)}" for key, value in change.items())
@@ -111,7 +113,8 @@ def _megatron_card(flag: MegatronFlag) -> Card:
 
 
 def _framework_card(flag: FrameworkFlag) -> Card:
-    rows = [("plan field", flag.field), ("read by", ", ".join(flag.frameworks)), *_value_rows(flag)]
+    rows = [("meaning", flag.meaning), ("plan field", flag.field)]
+    rows += [("read by", ", ".join(flag.frameworks)), *_value_rows(flag)]
     if flag.note:
         rows.append(("note", flag.note))
     rows.append(("source", flag.source))

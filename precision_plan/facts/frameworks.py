@@ -18,11 +18,13 @@ RL_FRAMEWORKS = ("vime", "slime", "miles")
 class FrameworkFlag(NamedTuple):
     """One argument of a framework's own parser.
 
-    ``action`` is argparse's; ``boolean`` is the pair ``--x`` and ``--no-x``.
+    ``meaning`` says in a phrase what it decides. ``action`` is argparse's; ``boolean`` is the
+    pair ``--x`` and ``--no-x``.
     """
 
     flags: tuple[str, ...]
     field: str
+    meaning: str
     frameworks: tuple[str, ...]
     action: Literal["store", "store_true", "boolean"]
     default: Any

@@ -37,6 +37,8 @@ class MegatronFlag(NamedTuple):
 
     ``flags`` are its spellings, ``dest`` its name in the parsed namespace, ``field`` the plan
     field that holds it, ``feeds`` the dataclass fields (``Class.field``) that it ends in.
+    ``meaning`` says in a phrase what the field decides (of an inverted flag such as
+    ``--no-fp8-wgrad`` too); it is empty for a flag that no field holds and in MegaDLM's table.
     ``action`` is argparse's: ``store``, ``store_true`` or ``store_false``.
     """
 
@@ -48,6 +50,7 @@ class MegatronFlag(NamedTuple):
     versions: VersionRange
     feeds: tuple[str, ...]
     source: str
+    meaning: str = ""
     type: str | None = None
     choices: tuple[str, ...] | None = None
     nargs: str | int | None = None

@@ -1,12 +1,12 @@
 """JSON Schema of a recipe, made from the plan's types for editors to complete and check with.
 
 Draft 7, which is what YAML language servers know best. Every description says which flag or
-variable a field becomes, from facts/.
+variable a field becomes and what that decides, from facts/.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from precision_plan.facts.env_vars import env_var
@@ -152,15 +152,21 @@ def _descriptions() -> Iterator[tuple[str, str]]:
     for framework in RL_FRAMEWORKS:
         for field, argument in framework_flags(framework).items():
             read_by = "Read by " + ", ".join(argument.frameworks)
-            yield field, _text(" ".join(argument.flags), read_by, argument.note)
+            yield field, _text(_named(argument.flags, argument.meaning), read_by, argument.note)
     for field, engine in engine_args().items():
-        yield field, _text(engine.flag, engine.effect)
+        yield field, _text(_named([engine.flag], engine.effect))
     for flag in (*shape_flags(), *megatron_flags()):
         versions = None if flag.versions.is_open else f"Megatron {flag.versions}"
-        yield flag.field, _text(" ".join(flag.flags), versions, flag.note)
+        yield flag.field, _text(_named(flag.flags, flag.meaning), versions, flag.note)
     for field, name in FIELD_VARIABLES.items():
         variable = env_var(name)
-        yield field, _text(name, variable.meaning if variable else None)
+        yield field, _text(_named([name], variable.meaning if variable else ""))
+
+
+def _named(names: Iterable[str], meaning: str) -> str:
+    """``--fp8-format: turns FP8 on``."""
+    spelt = " ".join(names)
+    return f"{spelt}: {meaning}" if meaning else spelt
 
 
 def _text(*parts: str | None) -> str:

@@ -179,7 +179,9 @@ class TestKnowledge:
     def test_explain_a_flag(self, subject: str, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["explain", subject]) == 0
         shown = capsys.readouterr().out
-        assert shown.startswith("--fp8-format  command-line flag\n")
+        assert shown.startswith(
+            "--fp8-format  command-line flag\n  meaning      turns FP8 on: e4m3"
+        )
         assert "takes        e4m3, hybrid" in shown
         assert "arguments.py" in shown or "transformer_config.py" in shown
 
@@ -317,6 +319,7 @@ class TestWhatAFlagNeedsAndExcludes:
         ("--params-dtype", "status       Megatron-LM has no such flag"),
         ("training.fp8_format", "not e5m2     "),
         ("--hf-checkpoint", "read by      vime, slime, miles"),
+        ("--hf-checkpoint", "command-line flag\n  meaning      HF folder of tokenizer and rollout"),
     ],
 )
 def test_explain_knows_every_table(

@@ -81,9 +81,16 @@ def test_every_section_is_there() -> None:
 
 def test_descriptions_come_from_the_facts() -> None:
     training = SCHEMA["definitions"]["Training"]["properties"]
-    assert training["fp8_format"]["description"].startswith("--fp8-format. Megatron 0.12.0")
+    assert training["fp8_format"]["description"].startswith(
+        "--fp8-format: turns FP8 on: e4m3 for every tensor, or hybrid with e5m2 for output "
+        "gradients. Megatron 0.12.0 and later."
+    )
+    assert training["max_tokens_per_gpu"]["description"] == (
+        "--max-tokens-per-gpu: tokens of a micro batch on one GPU with use_dynamic_batch_size. "
+        "Read by vime, slime, miles."
+    )
     assert training["fp8_block_scaling_fp32_scales"]["description"].startswith(
-        "NVTE_FP8_BLOCK_SCALING_FP32_SCALES."
+        "NVTE_FP8_BLOCK_SCALING_FP32_SCALES: 1 keeps unrestricted FP32 scales"
     )
 
 

@@ -14,6 +14,7 @@ from precision_plan.facts.qat import (
 )
 from precision_plan.plan.dtypes import Framework
 from precision_plan.plan.precision_plan import PrecisionPlan
+from tests.facts.meanings import reads_as_meaning
 
 RL = ("vime", "slime", "miles")
 
@@ -119,8 +120,9 @@ def test_framework_flags_have_plan_fields(framework: str) -> None:
     plan = PrecisionPlan()
     fields = framework_flags(framework)
     assert "checkpoint.hf_checkpoint" in fields
-    for field in fields:
+    for field, flag in fields.items():
         assert plan.get(field) is None
+        assert reads_as_meaning(flag.meaning), field
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from precision_plan.facts.megatron_absent import absent_flags
 from precision_plan.facts.megatron_parser import parser_at
 from precision_plan.facts.megatron_shape import command_line_at, megadlm_command_line, shape_flags
 from precision_plan.plan.precision_plan import PrecisionPlan
+from tests.facts.meanings import reads_as_meaning
 
 VERSIONS = ("0.12.1", "0.13.0", "0.14.0", "0.15.3", "0.16.1", "0.17.1", "0.18.2", "0.19.0", "HEAD")
 ALL = (*megatron_flags(), *shape_flags())
@@ -19,6 +20,10 @@ def test_every_flag_has_a_plan_field() -> None:
     plan = PrecisionPlan()
     for flag in ALL:
         assert plan.get(flag.field) is None, flag.field
+
+
+def test_every_flag_says_what_it_decides() -> None:
+    assert [flag.field for flag in ALL if not reads_as_meaning(flag.meaning)] == []
 
 
 @pytest.mark.parametrize("megatron_core", VERSIONS)
