@@ -9,6 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from tests._hypothesis import load_profile
+
+load_profile()
+
 Committed = Callable[[Path, str], None]
 
 

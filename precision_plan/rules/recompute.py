@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from precision_plan.facts.megatron_values import listed_values
+from precision_plan.plan import Because
 from precision_plan.rules.base import Context, Finding, Found, Rule, rule, set_to
 from precision_plan.rules.sources import arguments, core, megatron, transformer_config
 
@@ -203,6 +204,15 @@ def recompute_modules_fit(ctx: Context) -> Iterator[Finding]:
                 other,
                 fix=(set_to((field, sorted(modules - {module}) or None)), set_to((other, True))),
             )
+    overlapped = ctx.extra("moe_shared_expert_overlap")
+    shared = ctx.plan.model.moe_shared_expert_intermediate_size is not None
+    if shared and overlapped and "shared_experts" in without:
+        yield ctx.found(
+            "recomputing shared_experts excludes --moe-shared-expert-overlap",
+            field,
+            Because("launch.extra_args has it", "launch.extra_args"),
+            fix=(set_to((field, sorted(modules - {"shared_experts"}) or None)),),
+        )
 
 
 @rule(

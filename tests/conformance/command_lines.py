@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
+from packaging.version import Version
 
 from precision_plan.facts.megatron import MegatronFlag, flags_at
 
@@ -53,6 +54,7 @@ _TE_VERSIONS = (
     *("1.6.0", "1.10.0", "2.0.0", "2.1.0", "2.3.0", "2.5.0", "2.6.0", "2.7.0", "2.8.0"),
     *("2.9.0", "2.10.0", "2.12.0", "2.14.1", "2.20.2"),
 )
+_FP4 = Version("2.8")
 _ENV = {
     "CUDA_DEVICE_MAX_CONNECTIONS": ("1", "8", "32"),
     "NVTE_CPU_OFFLOAD_V1": ("0", "1"),
@@ -76,8 +78,14 @@ _QUANTIZED = (
     "--fp4-format e2m1 --fp4-recipe custom",
 )
 _SCOPES = ("full", "attn", "mlp", "moe", "moe_router", "moe_preprocess", "mamba", "full_iteration")
-_MODULES = ("core_attn", "moe_act", "layernorm", "mla_up_proj", "mlp", "moe", "shared_experts")
-_OFFLOADED = ("core_attn", "attn_proj", "expert_fc1", "moe_act", "attn_norm", "mlp_norm")
+_MODULES = (
+    *("core_attn", "moe_act", "layernorm", "mla_up_proj", "mlp", "moe", "shared_experts"),
+    "attention",
+)
+_OFFLOADED = (
+    *("core_attn", "attn_proj", "expert_fc1", "moe_act", "attn_norm", "mlp_norm", "qkv_linear"),
+    "linear_fc1",
+)
 
 _VALUES: dict[str, tuple[str, ...]] = {
     "loss_scale": ("0", "1", "4096"),
@@ -95,18 +103,20 @@ _VALUES: dict[str, tuple[str, ...]] = {
     "optimizer_offload_fraction": ("0", "0.5", "1"),
     "num_distributed_optimizer_instances": ("1", "2"),
     "cpu_offloading_num_layers": ("0", "1", "3", "4"),
-    "dist_ckpt_format_deprecated": ("torch_dist",),
 }
 """Values of flags that have no list of choices."""
 
+_CLASSES = (
+    *("ModelParallelConfig", "TransformerConfig", "OptimizerConfig"),
+    "DistributedDataParallelConfig",
+)
+"""Classes that the single flags of a line end in."""
+
 _ELSEWHERE = {
-    "te_precision_config_file",  # reads a file
-    "yaml_cfg",  # replaces the parser
-    "export_quant_cfg",  # the other three: of the export scripts
-    "export_real_quant_cfg",
-    "export_kv_cache_quant",
-    "cuda_graph_scope",  # in a block
-    "recompute_granularity",
+    "te_precision_config_file",  # the class takes what is in the file
+    "fp4_param",  # these four in a block, where they pass the argument checks
+    "overlap_param_gather_with_optimizer_step",
+    "cuda_graph_scope",
     "recompute_modules",
 }
 
@@ -128,6 +138,10 @@ def _optional(flag: str, *values: str) -> SearchStrategy[Words]:
     return _words("", *(f"{flag} {value}" for value in values or ("",)))
 
 
+_EXPERTS = "--num-experts 8 --disable-bias-linear --expert-model-parallel-size 2"
+_CAPACITY = "--moe-expert-capacity-factor 1.0"
+_MTP = "--position-embedding-type rope"
+
 _BLOCKS: dict[str, SearchStrategy[Words]] = {
     "parallel": _joined(
         _words("", "--tensor-model-parallel-size 2", "--tensor-model-parallel-size 4"),
@@ -146,6 +160,7 @@ _BLOCKS: dict[str, SearchStrategy[Words]] = {
         _words("", "--disable-bias-linear", "--disable-bias-linear"),
         _optional("--expert-model-parallel-size", "2", "4"),
         _optional("--expert-tensor-parallel-size", "1", "2"),
+        _words("", "", "--moe-enable-deepep"),
         _optional("--moe-token-dispatcher-type", "alltoall", "flex", "allgather"),
         _optional("--moe-grouped-gemm"),
         _words("", "", "--moe-layer-freq 2", "--moe-layer-freq [0,1,1,1]"),
@@ -158,21 +173,35 @@ _BLOCKS: dict[str, SearchStrategy[Words]] = {
         _words(
             "",
             "",
-            "--moe-expert-capacity-factor 1.0",
-            "--moe-expert-capacity-factor 1.0 --moe-pad-expert-input-to-capacity",
+            _CAPACITY,
+            f"{_CAPACITY} --moe-pad-expert-input-to-capacity",
         ),
     ),
     "expert overlap": _joined(
         _words("--overlap-moe-expert-parallel-comm"),
-        _optional("--delay-wgrad-compute"),
-        _words("", "--num-experts 8 --expert-model-parallel-size 2 --disable-bias-linear"),
-        _words("", "--moe-token-dispatcher-type alltoall"),
-        _words("", "", "--mtp-num-layers 1", "--mtp-num-layers 2"),
+        _words("", "--delay-wgrad-compute", "--delay-wgrad-compute --moe-use-legacy-grouped-gemm"),
+        _words(_EXPERTS, f"{_EXPERTS} --moe-token-dispatcher-type alltoall", ""),
+        _words("", "", f"{_MTP} --mtp-num-layers 1", f"{_MTP} --mtp-num-layers 2"),
+        _words("", "", "--cuda-graph-impl transformer_engine --cuda-graph-scope attn"),
+        _words(
+            *("", "", "--recompute-method uniform", "--recompute-num-layers 1"),
+            "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1",
+        ),
     ),
     "router padding": _joined(
         _words("--moe-router-padding-for-fp8", "--moe-router-padding-for-quantization"),
         _words("", "--num-experts 8 --disable-bias-linear"),
         _optional("--moe-token-dispatcher-type", "alltoall", "flex"),
+    ),
+    "graphs of experts": _joined(
+        _words("--num-experts 8 --disable-bias-linear"),
+        _words("--cuda-graph-impl local", "--cuda-graph-impl transformer_engine"),
+        _several("--cuda-graph-scope", ("attn", "mlp", "moe", "moe_router", "moe_preprocess")),
+        _words("", f"{_CAPACITY} --moe-pad-expert-input-to-capacity", _CAPACITY),
+        _words("--moe-token-dispatcher-type alltoall", ""),
+        _optional("--moe-router-padding-for-fp8"),
+        _words("", "--recompute-granularity selective --recompute-modules moe mlp"),
+        _words("", "--hidden-dropout 0", "--attention-dropout 0 --hidden-dropout 0"),
     ),
     "recomputation": _joined(
         _words(
@@ -206,9 +235,15 @@ _BLOCKS: dict[str, SearchStrategy[Words]] = {
         _optional("--num-layers-at-end-in-bf16", *_VALUES["num_layers_at_end_in_bf16"]),
     ),
     "quantized parameters": _joined(
-        _words("--fp8-param-gather", "--fp8-param-gather", "--fp4-param-gather"),
+        _words(
+            *("--fp8-param-gather", "--fp8-format e4m3 --fp8-recipe mxfp8 --fp8-param-gather", ""),
+            "--fp4-format e2m1 --fp4-param-gather",
+        ),
         _optional("--reuse-grad-buf-for-mxfp8-param-ag"),
-        _words("", "--use-distributed-optimizer --overlap-param-gather --overlap-grad-reduce"),
+        _words(
+            *("--use-distributed-optimizer", "--use-distributed-optimizer", ""),
+            "--use-distributed-optimizer --overlap-param-gather --overlap-grad-reduce",
+        ),
     ),
     "precision-aware optimizer": _joined(
         _words("--use-precision-aware-optimizer", "--use-precision-aware-optimizer", ""),
@@ -220,8 +255,8 @@ _BLOCKS: dict[str, SearchStrategy[Words]] = {
         _optional("--exp-avg-sq-dtype", "bf16", "fp16", "fp8"),
     ),
     "user buffers": _joined(
-        _words("--use-nccl-ub", "--use-nccl-ub --use-megatron-fsdp"),
-        _words("", "--use-distributed-optimizer"),
+        _words("--use-nccl-ub", "--use-nccl-ub --use-megatron-fsdp --ckpt-format fsdp_dtensor"),
+        _words("", "--use-distributed-optimizer --no-gradient-accumulation-fusion"),
         _words("", "--data-parallel-sharding-strategy optim_grads_params"),
     ),
     "latent attention": _joined(
@@ -244,13 +279,16 @@ def _values(flag: MegatronFlag) -> SearchStrategy[Words]:
     if flag.action != "store":
         return st.sampled_from([(spelling,) for spelling in flag.flags])
     texts = tuple(map(str, flag.choices)) if flag.choices else _VALUES[flag.dest]
-    spelled = st.sampled_from(flag.flags)
-    return st.tuples(spelled, st.sampled_from(texts))
+    return st.tuples(st.sampled_from(flag.flags), st.sampled_from(texts))
 
 
 @functools.cache
 def _single_flags() -> SearchStrategy[Words]:
-    flags = [flag for dest, flag in flags_at(VERSION).items() if dest not in _ELSEWHERE]
+    flags = [
+        flag
+        for dest, flag in flags_at(VERSION).items()
+        if dest not in _ELSEWHERE and any(feed.partition(".")[0] in _CLASSES for feed in flag.feeds)
+    ]
     return st.one_of([_values(flag) for flag in flags])
 
 
@@ -269,5 +307,6 @@ def command_lines(draw: st.DrawFn) -> CommandLine:
     for name in draw(st.lists(st.sampled_from(sorted(_BLOCKS)), max_size=4, unique=True)):
         parts.append(draw(_BLOCKS[name]))
     parts += draw(st.lists(_single_flags(), max_size=4))
-    te_version = draw(st.sampled_from(_TE_VERSIONS))
-    return CommandLine(sum(parts, ()), te_version, draw(_environment()))
+    argv = sum(parts, ())
+    versions = [te for te in _TE_VERSIONS if "--fp4-format" not in argv or Version(te) >= _FP4]
+    return CommandLine(argv, draw(st.sampled_from(versions)), draw(_environment()))
