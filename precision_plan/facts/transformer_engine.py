@@ -17,9 +17,10 @@ Capability = tuple[int, int]
 class TeField(NamedTuple):
     """One constructor field of a recipe class.
 
-    ``allowed`` lists the accepted values, ``None`` means any of ``type``. ``env`` is the
-    variable whose value, read when TE is imported, is the default; with ``env_only`` the
-    constructor argument has no reliable effect.
+    ``allowed`` lists the accepted values, ``None`` means any of ``type``; ``minimum`` is the
+    least number, and ``unshared`` a value that only one field of the recipe may have. ``env`` is
+    the variable whose value, read when TE is imported, is the default (in capitals with
+    ``env_upper``); with ``env_only`` the constructor argument has no reliable effect.
     """
 
     recipe: str
@@ -32,7 +33,27 @@ class TeField(NamedTuple):
     env: str | None = None
     env_only: bool = False
     required: bool = False
+    minimum: int | None = None
+    unshared: Any = None
+    env_upper: bool = False
     note: str | None = None
+
+    def default_in(self, env: Mapping[str, str]) -> Any:
+        """The default in a process with this environment; a switch is on if its text is ``1``."""
+        if self.env is None or self.env not in env:
+            return self.default
+        text = env[self.env]
+        if self.type == "bool":
+            return text == "1"
+        return text.upper() if self.env_upper else text
+
+    def accepts(self, value: Any) -> bool:
+        """Whether the constructor takes a value of the field's type."""
+        if value is None or callable(value):
+            return self.default is None if value is None else "callable" in self.type
+        if self.minimum is not None and value < self.minimum:
+            return False
+        return self.allowed is None or value in self.allowed
 
 
 class TeRecipe(NamedTuple):
@@ -58,6 +79,30 @@ class TeRecipe(NamedTuple):
         """The fields that exist at one TE version, by name."""
         present = (item for item in self.fields if transformer_engine in item.versions)
         return MappingProxyType({item.name: item for item in present})
+
+    def refused(
+        self,
+        transformer_engine: str,
+        env: Mapping[str, str],
+        given: Mapping[str, Any] = MappingProxyType({}),
+    ) -> tuple[TeField, ...]:
+        """The fields for whose values the constructor raises.
+
+        ``given`` holds constructor arguments by name; the others have the defaults of ``env``.
+        """
+        fields = self.fields_at(transformer_engine)
+        values = {name: item.default_in(env) for name, item in fields.items()} | dict(given)
+        found = []
+        for name, item in fields.items():
+            twins = [
+                other
+                for other in fields.values()
+                if other.unshared is not None and values[other.name] == other.unshared
+            ]
+            missing = item.required and name not in given
+            if missing or not item.accepts(values[name]) or (item in twins and len(twins) > 1):
+                found.append(item)
+        return tuple(found)
 
 
 def _in_range(found: Capability, min_cc: Capability, below_cc: Capability | None) -> bool:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from precision_plan.facts.env_vars import EnvVar, env_var
-from precision_plan.facts.transformer_engine import block_scale_rows
+from precision_plan.facts.transformer_engine import block_scale_rows, te_recipes
 from precision_plan.plan import Because
 from precision_plan.plan.environment import FIELD_VARIABLES
 from precision_plan.rules.base import Context, Finding, Found, Rule, rule, set_to
+from precision_plan.rules.capability import recipe_of
 from precision_plan.rules.environment import declared, is_reference
 from precision_plan.rules.formats import (
     FP32_SCALES,
@@ -110,6 +111,7 @@ def value_refused(ctx: Context) -> Iterator[Finding]:
         training: {bf16: true, fp4_format: e2m1}
         env: {train_actor: {NVTE_NVFP4_4OVER6: weights}}
     """
+    by_recipe = _refused_by_recipe(ctx)
     for scope, name, value in declared(ctx):
         row = env_var(name)
         if row is None or row.values is None or row.accepts(value) or is_reference(value):
@@ -117,12 +119,23 @@ def value_refused(ctx: Context) -> Iterator[Finding]:
         if _lenient(name, value, row):
             continue
         place = f"env.{scope}.{name}"
+        at_once = name in by_recipe and scope in {"all", "train_actor"}
         yield ctx.found(
             f"{name} = {value!r} is none of {', '.join(row.values)}",
             place,
             Because(f"read by {', '.join(row.read_by)}"),
             fix=tuple(set_to((place, text)) for text in _meant(value, row)),
+            stage="te_recipe" if at_once else None,
         )
+
+
+def _refused_by_recipe(ctx: Context) -> frozenset[str | None]:
+    """Variables for whose value the constructor of the trained recipe raises."""
+    recipe, te = recipe_of(ctx), ctx.target.package("transformer_engine")
+    if recipe is None or te is None or not ctx.train_env:
+        return frozenset()
+    env = {name: value for name, (value, _) in ctx.train_env.items()}
+    return frozenset(field.env for field in te_recipes()[recipe].refused(te, env))
 
 
 _TRUE, _FALSE = {"true", "yes", "on"}, {"false", "no", "off"}

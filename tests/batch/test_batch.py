@@ -71,6 +71,20 @@ class TestRow:
         found = lint_row(row(*words.split()))
         assert [error["stage"] for error in found["errors"]] == ["policy"]
 
+    def test_a_variable_that_the_recipe_refuses_stops_the_run_there(self) -> None:
+        env = {"NVTE_BACKWARD_OVERRIDE": "quantized"}
+        words = ["--bf16", "--fp8-format", "e4m3", "--fp8-recipe", "tensorwise"]
+        for te, stage in (("2.20.2", "te_recipe"), ("2.14.1", "build")):
+            versions = {**TARGET["versions"], "transformer_engine": te}
+            found = lint_row(row(*words, env=env, versions=versions))["errors"]
+            assert ("PP622", stage) in [(error["id"], error["stage"]) for error in found]
+
+    def test_a_layer_frequency_is_a_number_or_a_pattern(self) -> None:
+        moe = ["--bf16", "--num-experts", "4", "--disable-bias-linear", "--moe-layer-freq"]
+        assert lint_row(row(*moe, "2"))["ok"]
+        assert lint_row(row(*moe, "[0]+[1]*3"))["ok"]
+        assert stages(lint_row(row(*moe, "[0, 1]"))) == [("parse", "model.moe_layer_freq")]
+
     def test_what_is_absent_is_unknown(self) -> None:
         words = ["--bf16", "--fp8-format", "e4m3", "--fp8-recipe", "mxfp8"]
         answer = lint_row({"argv": [*MODEL, *words]})
