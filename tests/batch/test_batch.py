@@ -134,3 +134,16 @@ class TestLines:
     def test_a_missing_file(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["lint", "--jsonl", str(tmp_path / "none.jsonl")]) == 2
         assert "No such file" in capsys.readouterr().err
+
+
+def test_a_deprecated_scope_selects_the_implementation() -> None:
+    versions = {**TARGET["versions"], "megatron_core": "0.18.2"}
+    words = [
+        "--bf16",
+        "--cuda-graph-modules",
+        "full_iteration",
+        "--no-check-for-nan-in-loss-and-grad",
+    ]
+    resolved = lint_row(row(*words, versions=versions))["resolved"]
+    assert resolved["cuda_graph_impl"] == "full_iteration"
+    assert resolved["te_rng_tracker"] is True
