@@ -11,6 +11,7 @@ from pathlib import Path
 
 import hydra
 
+from precision_plan.cli._output import discard_output
 from precision_plan.cli.launch import launch
 from precision_plan.compose.hydra_plugin import current_job, register
 
@@ -39,7 +40,11 @@ def main(arguments: list[str]) -> int:
     register()
     with tempfile.TemporaryDirectory() as scratch:  # where Hydra notes what a sweep was
         os.environ["PRECISION_PLAN_SCRATCH"] = scratch
-        application()
+        try:
+            application()
+        except BrokenPipeError:  # ... --help | head
+            discard_output()
+            return 141
     return max(codes, default=0)
 
 
