@@ -83,7 +83,11 @@ def attention_logits(ctx: Context) -> Found:
     "fused-permutation-needs-transformer-engine",
     "error",
     stage="transformer_config",
-    source=(transformer_config(1850), transformer_config(1031, "core_v0.12.0")),
+    source=(
+        transformer_config(1850),
+        transformer_config(1031, "core_v0.12.0"),
+        "NVIDIA/TransformerEngine@v2.1:transformer_engine/pytorch/permutation.py:535-730",
+    ),
     needs=("transformer_engine",),
 )
 def fused_permutation(ctx: Context) -> Found:

@@ -67,14 +67,16 @@ _ENV = {
 }
 _FORMATS = ("", "--bf16", "--bf16", "--bf16", "--bf16", "--fp16")
 _QUANTIZED = (
-    "",
+    *("", ""),
     "--fp8-format e4m3",
     "--fp8-format hybrid",
     "--fp8-format hybrid --fp8-recipe tensorwise",
     "--fp8-format e4m3 --fp8-recipe mxfp8",
     "--fp8-format e4m3 --fp8-recipe blockwise",
+    "--fp8-format e4m3 --fp8-recipe custom --fp8-quantizer-factory os.path.join",
     "--fp8-format e4m3 --fp8-recipe custom",
     "--fp4-format e2m1",
+    "--fp4-format e2m1 --fp4-recipe custom --fp4-quantizer-factory os.path.join",
     "--fp4-format e2m1 --fp4-recipe custom",
 )
 _SCOPES = ("full", "attn", "mlp", "moe", "moe_router", "moe_preprocess", "mamba", "full_iteration")
@@ -160,7 +162,7 @@ _BLOCKS: dict[str, SearchStrategy[Words]] = {
         _words("", "--disable-bias-linear", "--disable-bias-linear"),
         _optional("--expert-model-parallel-size", "2", "4"),
         _optional("--expert-tensor-parallel-size", "1", "2"),
-        _words("", "", "--moe-enable-deepep"),
+        _words("", "", "--moe-enable-deepep", "--moe-permute-fusion"),
         _optional("--moe-token-dispatcher-type", "alltoall", "flex", "allgather"),
         _optional("--moe-grouped-gemm"),
         _words("", "", "--moe-layer-freq 2", "--moe-layer-freq [0,1,1,1]"),
@@ -205,14 +207,18 @@ _BLOCKS: dict[str, SearchStrategy[Words]] = {
     ),
     "recomputation": _joined(
         _words(
-            "--recompute-granularity selective",
-            "--recompute-granularity selective",
+            *("--recompute-granularity selective",) * 3,
             "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1",
             "--recompute-granularity full",
             "--recompute-activations",
         ),
-        _several("--recompute-modules", _MODULES),
-        _words("", "", "", "--recompute-method block", "--recompute-num-layers 2"),
+        st.one_of(_words(""), _several("--recompute-modules", _MODULES)),
+        _words(*("",) * 6, "--recompute-method block", "--recompute-num-layers 2"),
+        _words("", "--num-experts 8 --disable-bias-linear --moe-grouped-gemm"),
+    ),
+    "recomputed norms": _joined(
+        _words("--recompute-granularity selective --recompute-modules layernorm"),
+        _words("--fp8-format hybrid", "--fp8-format e4m3 --fp8-recipe blockwise"),
     ),
     "graphs": _joined(
         _words(
@@ -271,6 +277,7 @@ _BLOCKS: dict[str, SearchStrategy[Words]] = {
         _words("", "", "--apply-layernorm-1p"),
         _words("", "--position-embedding-type rope"),
         _words("", "", "--batch-invariant-mode --attention-backend flash"),
+        _words("", "", "--batch-invariant-mode"),
     ),
 }
 
@@ -304,9 +311,9 @@ def command_lines(draw: st.DrawFn) -> CommandLine:
     parts: list[Words] = [tuple(_MODEL.split())]
     parts.append(draw(_words(*_FORMATS)))
     parts.append(draw(_words(*_QUANTIZED)))
-    for name in draw(st.lists(st.sampled_from(sorted(_BLOCKS)), max_size=4, unique=True)):
+    for name in draw(st.lists(st.sampled_from(sorted(_BLOCKS)), max_size=3, unique=True)):
         parts.append(draw(_BLOCKS[name]))
-    parts += draw(st.lists(_single_flags(), max_size=4))
+    parts += draw(st.lists(_single_flags(), max_size=3))
     argv = sum(parts, ())
     versions = [te for te in _TE_VERSIONS if "--fp4-format" not in argv or Version(te) >= _FP4]
     return CommandLine(argv, draw(st.sampled_from(versions)), draw(_environment()))

@@ -86,7 +86,7 @@ def no_allocator_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PYTORCH_CUDA_ALLOC_CONF", raising=False)
 
 
-@examples(1200)
+@examples(2000)
 @given(command_lines())
 def test_the_classes_refuse_what_the_linter_refuses(line: CommandLine) -> None:
     answer = lint_row(line.row())
