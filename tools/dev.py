@@ -24,6 +24,7 @@ CONSTRAINTS = ROOT / "constraints.txt"
 # Transformer Engine's recipes are plain Python; its compiled core needs a GPU toolkit. Without
 # dependencies and with this variable it installs and imports on any machine.
 CPU_ONLY_TE = {"NVTE_PROJECT_BUILDING": "1"}
+ALL_TESTS = {"PRECISION_PLAN_ALL_TESTS": "1"}  # a missing package is an error, not a skip
 
 # Releases whose wheels the tests read beside the installed one, without installing them.
 TE_RELEASES = ("2.8.0", "2.14.1", "2.20.2")
@@ -99,9 +100,11 @@ def main(arguments: list[str]) -> int:
     level, command = TASKS[arguments[0]]
     set_up(level)
     run(PYTHON, "-m", "compileall", "-q", "precision_plan")  # see tools/hatch_build.py
+    env = CPU_ONLY_TE if level == "full" else {}
     if arguments[0] == "test":
         fetch_te_wheels()
-    return run(PYTHON, *command, *arguments[1:], env=CPU_ONLY_TE if level == "full" else None)
+        env = {**env, **ALL_TESTS}
+    return run(PYTHON, *command, *arguments[1:], env=env)
 
 
 if __name__ == "__main__":
