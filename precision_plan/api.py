@@ -110,13 +110,13 @@ def _check(
     """Validate and check one composition; rules do not run over input that could not be read."""
     built = build_plan(composition)
     found = (*composition.diagnostics, *built.diagnostics)
-    plan, rules, unchecked = built.plan, 0, {}
+    plan, checked, rules, unchecked = built.plan, built.assumed, 0, {}
     if any(is_broken_input(diagnostic) for diagnostic in found):
         found = tuple(each for each in found if each.id != _NO_TITLE)
     else:
         if target:
-            plan = _with_target(plan, target)
-        report = engine.check(plan, profile, built.invalid)
+            plan, checked = _with_target(plan, target), _with_target(checked, target)
+        report = engine.check(checked, profile, built.invalid)
         found += report.diagnostics
         rules, unchecked = report.checked, report.unchecked
     kept = suppress(found, composition.suppressions, unchecked)

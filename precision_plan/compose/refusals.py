@@ -215,13 +215,13 @@ def _keys(model: type[Section]) -> tuple[str, ...]:
 
 def _no_choice(field: str, value: Any, choices: tuple[str, ...], origin: Origin) -> Diagnostic:
     near = closest(str(value), choices)
-    fixes = (Fix(f"did you mean {near}?", {field: near}),) if near else ()
+    fix = Fix(f"did you mean {near}?", {field: near}) if near else Fix("write one of these values")
     return compose_diagnostic(
         "PP003",
         f"{field} does not take {_shown(value, field)}; it takes {listed(choices, limit=24)}",
         origin,
         field=field,
-        fix=fixes,
+        fix=(fix,),
     )
 
 

@@ -19,9 +19,14 @@ from precision_plan.plan.precision_plan import PrecisionPlan
 
 @dataclass(frozen=True, slots=True)
 class PlanResult:
-    """The plan without the values that the schema refused; ``invalid`` names their fields."""
+    """The plan without the values that the schema refused; ``invalid`` names their fields.
+
+    ``assumed`` is the plan for rules to look at: where a refused value has an obvious way out, it
+    is taken, so that ``fp8_format: e5m2`` does not hide what else is wrong with FP8.
+    """
 
     plan: PrecisionPlan
+    assumed: PrecisionPlan
     invalid: frozenset[str]
     diagnostics: tuple[Diagnostic, ...]
 
@@ -51,8 +56,30 @@ def build_plan(composition: Composition) -> PlanResult:
             diagnostics.append(refusal.diagnostic)
             _drop(data, refusal.path)
         plan = _validated(data, composition)
+    assumed = _assumed(data, diagnostics, composition) or plan
     diagnostics.extend(_undocumented(composition, plan))
-    return PlanResult(plan, frozenset(invalid), tuple(diagnostics))
+    return PlanResult(plan, assumed, frozenset(invalid), tuple(diagnostics))
+
+
+def _assumed(
+    data: Mapping[str, Any], diagnostics: list[Diagnostic], composition: Composition
+) -> PrecisionPlan | None:
+    """The plan with the first fix of every refused value; ``None`` if there is none to take."""
+    mended = copied(data)
+    taken = False
+    for found in diagnostics:
+        value = found.fix[0].edits.get(found.field) if found.fix and found.field else None
+        if found.id != "PP003" or value is None or found.field is None:
+            continue
+        parent: Any = mended
+        *sections, name = found.field.split(".")
+        for section in sections:
+            parent = parent.setdefault(section, {}) if isinstance(parent, dict) else None
+        if isinstance(parent, dict):
+            parent[name] = value
+            taken = True
+    plan = _validated(mended, composition) if taken else None
+    return plan if isinstance(plan, PrecisionPlan) else None
 
 
 _RESERVED = "origins"
