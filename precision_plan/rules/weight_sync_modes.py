@@ -75,7 +75,7 @@ def disk_folder(ctx: Context) -> Found:
 
     Good:
         software: {framework: vime}
-        weight_sync: {update_weight_transport: disk, update_weight_disk_dir: /shared/weights}
+        weight_sync: {update_weight_transport: disk, update_weight_disk_dir: checkpoints/updates}
     """
     sync = ctx.plan.weight_sync
     if sync.update_weight_transport != "disk" or sync.update_weight_disk_dir is not None:
