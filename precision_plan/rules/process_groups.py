@@ -1,4 +1,4 @@
-"""PP820 to PP822: process groups and graphs that Megatron checks before any precision setting."""
+"""PP820 to PP823: process groups and graphs that Megatron checks before any precision setting."""
 
 from __future__ import annotations
 
@@ -174,4 +174,56 @@ def inference_scope(ctx: Context) -> Found:
     )
 
 
-RULES: tuple[Rule, ...] = (world_size, local_attention, inference_scope)
+@rule(
+    "PP823",
+    "evaluation-batch-not-a-multiple",
+    "error",
+    stage="validate",
+    source=(arguments(710, "core_v0.18.2"), arguments("715-720", "HEAD")),
+    frameworks=("megatron-lm",),
+    versions=core("0.18.0"),
+)
+def evaluation_batch(ctx: Context) -> Found:
+    """The evaluation batch is a whole number of micro batches on every rank.
+
+    Why:
+        Without ``--eval-global-batch-size`` the training batch is taken, and without
+        ``--global-batch-size`` that is one micro batch per data parallel rank. At the development
+        head weight shards beyond tensor parallelism evaluate data of their own, so that this
+        default no longer divides. validate_args refuses a remainder.
+
+    Bad:
+        hardware: {nodes: 1, gpus_per_node: 8}
+        software: {framework: megatron-lm, megatron_core: HEAD}
+        parallel: {tensor_parallel_num_weight_shards: 2}
+        training: {micro_batch_size: 1}
+
+    Good:
+        hardware: {nodes: 1, gpus_per_node: 8}
+        software: {framework: megatron-lm, megatron_core: HEAD}
+        parallel: {tensor_parallel_num_weight_shards: 2}
+        training: {micro_batch_size: 1, global_batch_size: 8}
+    """
+    known = trainer_world_size(ctx)
+    micro = ctx.plan.training.micro_batch_size
+    if known is None or micro is None:
+        return None
+    tensor, pipeline, context = (getattr(ctx.args, size) or 1 for size in _SIZES)
+    shards = _weight_shards(ctx, tensor)
+    ranks, remainder = divmod(known[0], tensor * pipeline * context * shards)
+    if remainder or not ranks:
+        return None  # PP820 speaks
+    batch = ctx.extra("eval_global_batch_size") or ctx.plan.training.global_batch_size
+    step = (ctx.extra("eval_micro_batch_size") or micro) * ranks
+    step *= shards if ctx.core_since("HEAD") else 1
+    if (batch or micro * ranks) % step == 0:
+        return None
+    return ctx.found(
+        f"an evaluation batch of {batch or micro * ranks} is no multiple of {step} samples",
+        "training.global_batch_size" if batch else "training.micro_batch_size",
+        Because(f"{ranks} data parallel ranks, {shards} weight shards beyond tensor parallelism"),
+        fix=(set_to(("training.global_batch_size", step), also=" or a multiple of it"),),
+    )
+
+
+RULES: tuple[Rule, ...] = (world_size, local_attention, inference_scope, evaluation_batch)
