@@ -264,7 +264,8 @@ def _out_of_bounds(field: str, item: Any, value: Any, origin: Origin) -> Diagnos
     else:
         wanted = str(item["msg"]).lower()
     message = f"{field} is {_shown(value, field)}; {wanted}"
-    return compose_diagnostic("PP003", message, origin, field=field)
+    fix = (Fix("write a value in this range, or remove the key"),)
+    return compose_diagnostic("PP003", message, origin, field=field, fix=fix)
 
 
 def _shown(value: Any, field: str) -> str:
