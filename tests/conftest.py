@@ -21,14 +21,22 @@ Committed = Callable[[Path, str], None]
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """README's test command promises the real packages: a missing one must not be a quiet skip."""
+    """README's test command promises the real packages: none may be missing or another release.
+
+    The releases are those of ``constraints.txt``; with others, tests would be skipped quietly.
+    """
     if not os.environ.get("PRECISION_PLAN_ALL_TESTS"):
         return
+    text = (Path(__file__).parents[1] / "constraints.txt").read_text(encoding="utf-8")
+    pins = dict(line.split("==") for line in text.split() if "==" in line)
     for name in UPSTREAM:
         try:
-            metadata.version(name)
+            found = metadata.version(name)
         except metadata.PackageNotFoundError:
-            pytest.exit(f"{name} is not installed, its tests would be skipped", returncode=3)
+            found = "none"
+        if found.split("+")[0] != pins[name]:
+            message = f"{name} {pins[name]} is needed, found {found}: its tests would be skipped"
+            pytest.exit(message, returncode=3)
 
 
 @pytest.fixture

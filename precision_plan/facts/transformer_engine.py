@@ -292,3 +292,9 @@ def _row_accepts(
         te is None or compute_capability is None or (cuda is None and row.min_cuda is not None)
     )
     return None if unknown else True
+
+
+@lru_cache(maxsize=1)
+def gemm_multiples() -> Mapping[str, int]:
+    """What both dimensions of a quantized weight must be a multiple of, by number format."""
+    return MappingProxyType({row["format"]: row["multiple"] for row in table("te_gemm_multiples")})

@@ -154,6 +154,27 @@ def quant_names() -> Mapping[str, QuantName]:
     return MappingProxyType(names)
 
 
+class Architecture(NamedTuple):
+    """One family of models that vLLM treats apart, by the start of its ``architectures`` name.
+
+    ``recurrent_state`` is True for hybrid and Mamba models; ``float16`` False where vLLM refuses
+    that dtype for the ``model_types``.
+    """
+
+    prefix: str
+    model_types: tuple[str, ...]
+    recurrent_state: bool
+    float16: bool
+    source: str
+    note: str | None = None
+
+
+@lru_cache(maxsize=1)
+def architectures() -> tuple[Architecture, ...]:
+    """The families that keep a recurrent state, and those without float16."""
+    return tuple(record(Architecture, row) for row in table("vllm_architectures"))
+
+
 @lru_cache(maxsize=1)
 def state_dtypes() -> tuple[StateDtype, ...]:
     """Families of hybrid models with their own rule for the recurrent state."""

@@ -13,11 +13,10 @@ from precision_plan.lower.context import Context
 from precision_plan.lower.spelling import plain
 from precision_plan.plan import Item, Reason
 from precision_plan.plan.lowering import CheckpointLowering
-from precision_plan.plan.serving import QuantizationConfig
+from precision_plan.plan.serving import IGNORE_KEYS, QuantizationConfig
 
 _CONFIG = "checkpoint.quantization_config"
 _UNQUANTIZED = frozenset({"bf16", "fp16", "fp32"})
-_IGNORE_KEYS = ("ignore", "exclude_modules", "ignored_layers", "modules_to_not_convert")
 
 _IN_GROUPS = ("bits", "group_size", "symmetric", "actorder")
 """Fields that compressed-tensors keeps inside ``config_groups``."""
@@ -35,7 +34,7 @@ def checkpoint(context: Context) -> CheckpointLowering:
         return CheckpointLowering()
     items = tuple(_items(context, template))
     tensors = tuple(_tensors(context, weights))
-    ignored = next((item.value for item in items if item.name in _IGNORE_KEYS), ())
+    ignored = next((item.value for item in items if item.name in IGNORE_KEYS), ())
     return CheckpointLowering(
         quantization_config=MappingProxyType({item.name: item.value for item in items}),
         ignore=tuple(ignored),
@@ -113,7 +112,7 @@ def _item(context: Context, key: str, default: Any, template: Template | None) -
 
 def _default_ignore(context: Context, method: str, template: Template | None) -> Iterator[Item]:
     """The LM head stays as it is; FP8 layers are listed by full names, which no plan knows."""
-    given = (context.get(f"{_CONFIG}.{key}") for key in _IGNORE_KEYS)
+    given = (context.get(f"{_CONFIG}.{key}") for key in IGNORE_KEYS)
     known = quant_methods().get(method)
     if method == "fp8" or any(value is not None for value in given):
         return

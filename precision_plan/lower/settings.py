@@ -20,6 +20,7 @@ from typing import Any
 from precision_plan.facts.megatron import MegatronFlag
 from precision_plan.facts.megatron_shape import shape_fields
 from precision_plan.lower.context import Context
+from precision_plan.plan.resolved import TORCH_DTYPES
 
 _OWNER = {
     "ModelParallelConfig": "TransformerConfig",
@@ -29,8 +30,6 @@ _OWNER = {
     "DistributedDataParallelConfig": "DistributedDataParallelConfig",
 }
 """Class of a flag's ``feeds`` -> class that is constructed (a subclass or itself)."""
-
-_TORCH_DTYPE = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp8": "uint8"}
 
 _DTYPE_FIELDS = frozenset(
     {
@@ -91,7 +90,7 @@ def _value(context: Context, field: str, flag: MegatronFlag) -> Any:
         return None
     value = context.argument(flag.dest)
     if flag.dest in _DTYPE_FIELDS:
-        return _TORCH_DTYPE.get(value) if isinstance(value, str) else None
+        return TORCH_DTYPES.get(value) if isinstance(value, str) else None
     if flag.type == "int" and isinstance(value, float) and value.is_integer():
         return int(value)
     return list(value) if isinstance(value, tuple) else value
@@ -100,7 +99,7 @@ def _value(context: Context, field: str, flag: MegatronFlag) -> Any:
 def _derived(context: Context, found: dict[str, dict[str, Any]]) -> None:
     """Keys that no flag feeds directly, or that Megatron changes for the shape."""
     model, optimizer = found["TransformerConfig"], found["OptimizerConfig"]
-    dtype = _TORCH_DTYPE[context.argument("params_dtype") or "fp32"]
+    dtype = TORCH_DTYPES[context.argument("params_dtype") or "fp32"]
     model["params_dtype"] = model["pipeline_dtype"] = optimizer["params_dtype"] = dtype
     if model.get("gated_linear_unit"):
         model["activation_func"] = "silu"

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 
 from precision_plan.facts.frameworks import RL_FRAMEWORKS
 from precision_plan.facts.versions import EVERY_VERSION, VersionRange
-from precision_plan.plan import override_functions as does
-from precision_plan.plan.override_functions import Changes
+from precision_plan.plan import _override_functions as does
+from precision_plan.plan._override_functions import Changes
 from precision_plan.plan.target import Target
 
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from precision_plan.plan.effective import Effective
 
-_TORCH_DTYPES: Mapping[str, str] = {
+TORCH_DTYPES: Mapping[str, str] = {
     "fp32": "float32",
     "fp16": "float16",
     "bf16": "bfloat16",
@@ -47,5 +47,5 @@ def resolved(effective: Effective) -> dict[str, Any]:
     found = {dest: values[dest] for dest in _dests(effective.megatron_core)}
     found["params_dtype"] = values["params_dtype"]
     for dest in _MAPPED:
-        found[dest] = _TORCH_DTYPES.get(found[dest], found[dest])
+        found[dest] = TORCH_DTYPES.get(found[dest], found[dest])
     return found

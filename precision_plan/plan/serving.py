@@ -63,6 +63,10 @@ class Inference(Section):
     max_batch_size: PositiveInt | None = None
 
 
+IGNORE_KEYS = ("ignore", "exclude_modules", "ignored_layers", "modules_to_not_convert")
+"""Where ``quantization_config`` may list the layers that stay unquantized, by method."""
+
+
 class QuantizationConfig(Section):
     """The ``quantization_config`` that the rollout checkpoint's ``config.json`` must hold.
 

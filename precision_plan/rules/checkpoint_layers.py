@@ -8,18 +8,16 @@ from collections.abc import Iterator
 from precision_plan.facts.frameworks import RL_FRAMEWORKS
 from precision_plan.facts.vllm_quant import quant_methods
 from precision_plan.plan import Because, Fix
-from precision_plan.plan.serving import QuantizationConfig
+from precision_plan.plan.serving import IGNORE_KEYS, QuantizationConfig
 from precision_plan.rules.base import Context, Finding, Found, Rule, rule, set_to
 from precision_plan.rules.vllm_engine import CONFIG, checkpoint_method, serves
 
 _QUANT = "vllm@0.33.0:vllm/model_executor/layers/quantization"
 _MATCHING = f"{_QUANT}/utils/quant_utils.py:619-694"
 
-_LISTS = ("ignore", "exclude_modules", "ignored_layers", "modules_to_not_convert")
-
 
 def _given(config: QuantizationConfig) -> list[str]:
-    return [name for name in _LISTS if getattr(config, name)]
+    return [name for name in IGNORE_KEYS if getattr(config, name)]
 
 
 @rule(
@@ -60,7 +58,7 @@ def wrong_key(ctx: Context) -> Iterator[Finding]:
     method = quant_methods().get(checkpoint_method(ctx) or "") if given else None
     if method is None or method.ignore_match == "none":
         return
-    keys = [key for key in method.ignore_keys if key in _LISTS]
+    keys = [key for key in method.ignore_keys if key in IGNORE_KEYS]
     read = next((key for key in keys if key in given), None)
     for name in given:
         if name == read or not keys:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from precision_plan.facts.checkpoint_tensors import checkpoint_tensors
+from precision_plan.facts.formats import formats
 from precision_plan.plan import Because, Fix
 from precision_plan.plan.serving import QuantizationConfig
 from precision_plan.rules.base import Context, Finding, Found, Rule, rule, set_to
@@ -71,9 +72,6 @@ def _scale_name(config: QuantizationConfig, engine: str) -> str | None:
     return None
 
 
-_GROUPS = {"nvfp4": 16, "mxfp8": 32}
-
-
 @rule(
     "PP707",
     "group-size-not-of-the-format",
@@ -106,8 +104,9 @@ def group_size(ctx: Context) -> Found:
         return None
     described = config_format(config)
     fits: tuple[int, ...] = ()
-    if described in _GROUPS:
-        fits = (_GROUPS[described],)
+    block = formats()[described].weight_block if described in {"nvfp4", "mxfp8"} else None
+    if block is not None:
+        fits = (block[1],)
     elif described == "int4" or config.quant_method in {"gptq", "auto_gptq"}:
         fits = (32, 64, 128)
     if not fits or config.group_size in fits:

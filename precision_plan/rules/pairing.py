@@ -216,19 +216,17 @@ def granularity(ctx: Context) -> Found:
 def _other_blocks(ctx: Context) -> Finding | None:
     config = ctx.plan.checkpoint.quantization_config
     blocks = None if config is None else config.weight_block_size
-    if not blocks or tuple(blocks) == _TE_BLOCKS:
+    trained = formats()["fp8_block"].weight_block  # TE has no other
+    if not blocks or trained is None or tuple(blocks) == trained:
         return None
     field = "checkpoint.quantization_config.weight_block_size"
     return ctx.found(
-        f"blocks of {blocks[0]}x{blocks[-1]} in the checkpoint, of 128x128 in training",
+        f"blocks of {blocks[0]}x{blocks[-1]} in the checkpoint, "
+        f"of {trained[0]}x{trained[1]} in training",
         field,
         _train_field(ctx, "fp8_block"),
-        fix=(set_to((field, [*_TE_BLOCKS]), also=" (convert the checkpoint so)"),),
+        fix=(set_to((field, [*trained]), also=" (convert the checkpoint so)"),),
     )
-
-
-_TE_BLOCKS = (128, 128)
-"""Transformer Engine's blocks of weights; no other size can be chosen."""
 
 
 @rule(

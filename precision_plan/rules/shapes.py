@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from types import MappingProxyType
+from collections.abc import Iterator
 
+from precision_plan.facts.transformer_engine import gemm_multiples
 from precision_plan.plan import Because, Fix
 from precision_plan.plan.model_modules import has_dense_layers
 from precision_plan.rules.base import Context, Finding, Found, Rule, rule, set_to
@@ -13,11 +13,6 @@ from precision_plan.rules.formats import INT4_FLAG, INT4_GROUP, train_format
 _GEMM = "NVIDIA/TransformerEngine@d0067d0:transformer_engine/common/gemm/cublaslt_gemm.cu"
 _QUANTIZER = "NVIDIA/TransformerEngine@d0067d0:transformer_engine/pytorch/csrc/quantizer.cpp"
 _UTILS = "transformer-engine@2.20.2:transformer_engine/pytorch/utils.py:704-716"
-
-_UNITS: Mapping[str, int] = MappingProxyType(
-    {"fp8_per_tensor": 16, "fp8_block": 16, "mxfp8": 32, "nvfp4": 16}
-)
-"""What both dimensions of a quantized weight must be a multiple of."""
 
 
 def _share(name: str, size: int, split: int) -> str:
@@ -76,7 +71,7 @@ def weights_aligned(ctx: Context) -> Iterator[Finding]:
     if not (ctx.args.fp8 or ctx.args.fp4):
         return
     trained = train_format(ctx)
-    unit = _UNITS.get(trained)
+    unit = gemm_multiples().get(trained)
     if unit is None:
         return
     for name, size, split_field, split in _weight_dims(ctx):

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from precision_plan.facts.vllm import quant_names
+from precision_plan.facts.vllm import architectures, quant_names
 from precision_plan.facts.vllm_quant import QuantMethod, quant_methods, resolve_method
 from precision_plan.rules.formats import SGLANG_FRAMEWORKS
 
@@ -27,12 +27,6 @@ LONG_DTYPES: Mapping[str, str] = MappingProxyType(
     }
 )
 
-FP16_REFUSED = frozenset({"gemma2", "gemma3", "gemma3_text", "glm4"})
-"""Model types that vLLM does not run in float16
-(``vllm@0.33.0:vllm/config/model.py:2398-2418``)."""
-
-_FP16_ARCHITECTURES = ("Gemma2For", "Gemma3For", "Glm4For")
-
 
 def serves(ctx: Context) -> bool:
     """True unless the framework is known to roll out with another engine than vLLM."""
@@ -41,10 +35,11 @@ def serves(ctx: Context) -> bool:
 
 def refuses_fp16(ctx: Context) -> bool:
     """True if the model's family is on vLLM's float16 block list."""
+    refused = [row for row in architectures() if not row.float16]
     model = ctx.plan.model
     if model.hf_model_type is not None:
-        return model.hf_model_type in FP16_REFUSED
-    return (model.hf_architecture or "").startswith(_FP16_ARCHITECTURES)
+        return any(model.hf_model_type in row.model_types for row in refused)
+    return (model.hf_architecture or "").startswith(tuple(row.prefix for row in refused))
 
 
 def engine_dtype(ctx: Context) -> tuple[str | None, str]:
@@ -116,9 +111,7 @@ def is_hybrid(ctx: Context) -> bool | None:
     model = ctx.plan.model
     if model.linear_attention_layers is not None:
         return model.linear_attention_layers > 0
-    if (model.hf_architecture or "").startswith(_HYBRID):
+    recurrent = tuple(row.prefix for row in architectures() if row.recurrent_state)
+    if (model.hf_architecture or "").startswith(recurrent):
         return True
     return None if model.num_layers is None and model.hidden_size is None else False
-
-
-_HYBRID = ("Qwen3_5", "Qwen3Next", "NemotronH", "KimiLinear", "Mamba", "Jamba", "Bamba", "FalconH1")

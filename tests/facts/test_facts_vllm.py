@@ -9,6 +9,7 @@ import pytest
 from precision_plan.facts.formats import formats
 from precision_plan.facts.vllm import (
     COMPARED,
+    architectures,
     engine_args_at,
     kv_cache_dtypes,
     kv_dtypes,
@@ -204,3 +205,25 @@ def test_compressed_tensors_schemes() -> None:
     scheme = ct_schemes()["w4a8_fp8"]
     assert (scheme.min_cc, scheme.max_cc) == ((9, 0), (9, 0))
     assert ct_schemes()["w8a8_fp8"].min_cc == (8, 9)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "recurrent"),
+    [
+        ("Qwen3NextForCausalLM", True),
+        ("Lfm2MoeForCausalLM", True),
+        ("GraniteMoeHybridForCausalLM", True),
+        ("MiniMaxM1ForCausalLM", True),
+        ("MiniMaxM2ForCausalLM", False),
+        ("Qwen3MoeForCausalLM", False),
+        ("Gemma3ForConditionalGeneration", False),
+    ],
+)
+def test_families_with_a_recurrent_state(architecture: str, recurrent: bool) -> None:
+    rows = [row for row in architectures() if architecture.startswith(row.prefix)]
+    assert any(row.recurrent_state for row in rows) is recurrent
+
+
+def test_float16_is_refused_by_model_type() -> None:
+    refused = {name for row in architectures() if not row.float16 for name in row.model_types}
+    assert refused == {"gemma2", "gemma3", "gemma3_text", "glm4"}
