@@ -1,5 +1,6 @@
 """The nouns: number formats and axes, the plan, diagnostics, lowerings. No I/O."""
 
+from precision_plan.plan.checkpoint_files import CheckpointFiles, TensorHeader, Unreadable
 from precision_plan.plan.diagnostic import Because, Diagnostic, Fix, Severity, Stage
 from precision_plan.plan.effective import Effective, Override, effective
 from precision_plan.plan.lowering import Item, Lowering, Reason, Role
@@ -12,6 +13,7 @@ __all__ = [
     "SECTIONS",
     "UNKNOWN",
     "Because",
+    "CheckpointFiles",
     "Diagnostic",
     "Effective",
     "Fix",
@@ -25,5 +27,7 @@ __all__ = [
     "Severity",
     "Stage",
     "Target",
+    "TensorHeader",
+    "Unreadable",
     "effective",
 ]

@@ -24,6 +24,7 @@ Stage = Literal[
     "fused_adam",  # TE FusedAdam's constructor
     "engine_config",  # vLLM's engine configuration
     "attention_backend",  # vLLM's attention backend choice
+    "worker",  # vLLM's workers: kernels, layers and weight loading, after the engine started
     "build",  # fails later, while the model or optimizer is built (read from source)
     "run",  # fails or trains something else later still
     "policy",  # this project's own law

@@ -14,8 +14,10 @@ from precision_plan.facts.megatron import flags_by_field, megatron_flags
 from precision_plan.facts.versions import VersionRange, is_version, version
 from precision_plan.plan import (
     Because,
+    CheckpointFiles,
     Effective,
     Fix,
+    Origin,
     PrecisionPlan,
     Severity,
     Stage,
@@ -34,6 +36,7 @@ class Finding:
     ``field`` is the plan field at fault, ``because`` the premises (fields and texts), ``fix`` the
     ways out in order of preference. ``resolved`` is set by rules about silent overrides, and
     ``stage`` by the few rules whose subject one version refuses and another lets through.
+    ``origin`` is set where no plan field but a file is at fault (a shard, a key of config.json).
     """
 
     message: str
@@ -42,6 +45,7 @@ class Finding:
     fix: tuple[Fix, ...] = ()
     resolved: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     stage: Stage | None = None
+    origin: Origin | None = None
 
 
 Found = Finding | Iterable[Finding] | None
@@ -89,10 +93,12 @@ class Context:
 
     ``plan`` is what was written, ``parsed`` Megatron's arguments with defaults filled in, ``args``
     the same after silent overrides, ``given`` the dests that were written (dest -> plan field).
+    ``checkpoint`` is what lies in the rollout checkpoint's folder, if somebody looked.
     """
 
-    def __init__(self, plan: PrecisionPlan) -> None:
+    def __init__(self, plan: PrecisionPlan, checkpoint: CheckpointFiles | None = None) -> None:
         self.plan = plan
+        self.checkpoint = checkpoint
         self.target = _with_known_versions(Target.of(plan))
         resolved: Effective = effective(plan, self.target)
         self.effective = resolved

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import NamedTuple
 
-from precision_plan.plan import Because, Diagnostic, PrecisionPlan, Severity
+from precision_plan.plan import Because, CheckpointFiles, Diagnostic, PrecisionPlan, Severity
 from precision_plan.rules.base import Context, Finding, Found, Rule
 from precision_plan.rules.profiles import Profile, severity_under
 from precision_plan.rules.registry import rules
@@ -23,14 +23,17 @@ class Report:
 
 
 def check(
-    plan: PrecisionPlan, profile: Profile = "ci", invalid: frozenset[str] = frozenset()
+    plan: PrecisionPlan,
+    profile: Profile = "ci",
+    invalid: frozenset[str] = frozenset(),
+    checkpoint: CheckpointFiles | None = None,
 ) -> Report:
-    """Run every rule in scope over ``plan``.
+    """Run every rule in scope over ``plan`` and, if somebody looked, its rollout checkpoint.
 
     ``invalid`` names plan fields whose value was refused by the schema: a finding that rests on
     one of them is dropped, because the value it speaks of was never read.
     """
-    return check_context(Context(plan), profile, invalid)
+    return check_context(Context(plan, checkpoint), profile, invalid)
 
 
 def check_context(
@@ -117,7 +120,7 @@ def _diagnostic(
         severity=severity,
         message=finding.message,
         field=finding.field,
-        origin=plan.origin(finding.field or ""),
+        origin=finding.origin or plan.origin(finding.field or ""),
         because=tuple(_located(premise, plan) for premise in finding.because),
         fix=finding.fix,
         source=rule.source,

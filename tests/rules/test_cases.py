@@ -2,6 +2,8 @@
 
 A case is ``{name, plan: {section: {...}}}`` with either ``expect: [ids]`` (every id listed
 fires and no other *error* does) or ``good: true`` (the rule is silent and there is no error).
+``files`` beside ``plan`` is the rollout checkpoint's folder, see ``tests.checkpoints.described``;
+in a page's example it stands beside the plan's sections.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from precision_plan.plan import PrecisionPlan
 from precision_plan.rules.base import Rule
 from precision_plan.rules.engine import Report, check
 from precision_plan.rules.registry import rules
+from tests.checkpoints import described
 
 HERE = Path(__file__).parent
 SECTION = re.compile(r"^(Why|Bad|Good):\n((?:    .*\n|\n)+)", re.MULTILINE)
@@ -40,8 +43,11 @@ def all_cases() -> list[Any]:
     ]
 
 
-def run(settings: dict[str, Any]) -> Report:
-    return check(PrecisionPlan.model_validate(settings))
+def run(settings: dict[str, Any], files: dict[str, Any] | None = None) -> Report:
+    sections = {name: values for name, values in settings.items() if name != "files"}
+    files = files or settings.get("files")
+    checkpoint = described(files) if files is not None else None
+    return check(PrecisionPlan.model_validate(sections), checkpoint=checkpoint)
 
 
 def ids(report: Report, *severities: str) -> set[str]:
@@ -56,8 +62,8 @@ def sections(rule: Rule) -> dict[str, str]:
 
 @pytest.mark.parametrize(("rule_id", "case"), all_cases())
 def test_case(rule_id: str, case: dict[str, Any]) -> None:
-    assert case.keys() <= {"name", "plan", "expect", "good"}
-    report = run(case["plan"])
+    assert case.keys() <= {"name", "plan", "files", "expect", "good"}
+    report = run(case.get("plan", {}), case.get("files"))
     if case.get("good"):
         assert rule_id not in ids(report)
         assert rule_id not in report.unchecked, "a good case must reach the rule"
