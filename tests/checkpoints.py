@@ -11,6 +11,7 @@ from precision_plan.plan import CheckpointFiles, Origin, TensorHeader, Unreadabl
 _TENSOR = re.compile(r"(?P<dtype>\w+) *\[(?P<shape>[\d, ]*)\](?: in (?P<shard>\S+))?")
 _RANGE = re.compile(r"\{(\d+)\.\.(\d+)\}")
 SHARD = "model.safetensors"
+MORE = {"shards", "scales", "unreadable", "left_out", "others", "index_size", "data_bytes"}
 
 
 def described(files: Mapping[str, Any]) -> CheckpointFiles:
@@ -21,7 +22,7 @@ def described(files: Mapping[str, Any]) -> CheckpointFiles:
     (also nested) if it is not given.
     """
     known = {"folder", "config", "quantization_config", "quantization_key", "tensors", "weight_map"}
-    assert files.keys() <= known | {"shards", "scales", "unreadable"}, files.keys()
+    assert files.keys() <= known | MORE, files.keys()
     config = files.get("config") or {}
     key, quantization = files.get("quantization_key"), files.get("quantization_config")
     if quantization is None:
@@ -48,6 +49,10 @@ def described(files: Mapping[str, Any]) -> CheckpointFiles:
             Unreadable(each["fault"], each["message"], Origin(each.get("file", SHARD)))
             for each in files.get("unreadable", ())
         ),
+        left_out=dict(_headers(files.get("left_out", {}))),
+        others=tuple(files.get("others", ())),
+        index_size=files.get("index_size"),
+        data_bytes=files.get("data_bytes"),
     )
 
 

@@ -37,12 +37,19 @@ class CheckpointFiles:
 
     ``config`` is ``config.json`` as it stands; ``quantization_config`` the raw mapping that the
     engine finds, ``quantization_key`` the place where it stands (``quantization_config``,
-    ``text_config.quantization_config``, ``compression_config`` or ``hf_quant_config.json``).
-    ``tensors`` maps every name of every shard header; ``None`` means that headers were not read
-    (a configuration alone), an empty mapping that there are none. ``weight_map`` is that of
-    ``model.safetensors.index.json``, ``None`` without an index. ``scales`` holds the values of
-    small scale tensors that were read. ``positions`` maps a dotted key of ``config.json`` (or of
-    ``hf_quant_config.json``, prefixed with that name and a colon) to its position.
+    ``compression_config``, either of them below ``text_config.``, or ``hf_quant_config.json``).
+    ``hf_quant_config`` is that file as it stands, whether or not the engine reads it.
+
+    ``tensors`` maps every name in the headers of the shards that the engine loads; ``None`` means
+    that headers were not read (a configuration alone, or weights in another container), an empty
+    mapping that there are none. ``weight_map`` is that of ``model.safetensors.index.json``,
+    ``None`` without an index, and ``index_size`` its ``total_size``. ``shards`` are the files that
+    the engine loads and that exist, read or not; ``left_out`` the tensors of shards that the index
+    does not name, and ``others`` weight files in other containers. ``data_bytes`` is the size of
+    all ``tensors``. ``scales`` holds the values of small scale tensors that were read.
+
+    ``positions`` maps a dotted key of ``config.json`` (or of ``hf_quant_config.json``, prefixed
+    with that name and a colon) to its position; an element of a list is named by its index.
     """
 
     folder: str
@@ -55,6 +62,11 @@ class CheckpointFiles:
     scales: Mapping[str, tuple[float, ...]] = dataclasses.field(default_factory=dict)
     unreadable: tuple[Unreadable, ...] = ()
     positions: Mapping[str, Origin] = dataclasses.field(default_factory=dict)
+    hf_quant_config: Mapping[str, Any] | None = None
+    left_out: Mapping[str, TensorHeader] = dataclasses.field(default_factory=dict)
+    others: tuple[str, ...] = ()
+    index_size: int | None = None
+    data_bytes: int | None = None
 
     @property
     def text_config(self) -> Mapping[str, Any]:
@@ -62,6 +74,26 @@ class CheckpointFiles:
         nested = self.config.get("text_config")
         return nested if isinstance(nested, Mapping) else self.config
 
+    @property
+    def unread(self) -> frozenset[str]:
+        """Names of the files in the folder of which something is unreadable."""
+        return frozenset(each.origin.file.rpartition("/")[2] for each in self.unreadable)
+
+    @property
+    def complete(self) -> bool:
+        """True if ``tensors`` names every tensor that the engine would load.
+
+        A rule that speaks of a tensor which is *not* there asks this first.
+        """
+        if self.tensors is None or self.unread.intersection(self.shards):
+            return False
+        return self.weight_map is None or set(self.weight_map.values()) <= set(self.shards)
+
     def position(self, key: str) -> Origin:
-        """Position of a dotted key of ``config.json``; the folder's file without one."""
-        return self.positions.get(key, Origin(self.folder) if self.folder else UNKNOWN)
+        """Position of a dotted key; of the nearest key around it, or of the file, without one."""
+        while key:
+            found = self.positions.get(key)
+            if found is not None:
+                return found
+            key = key.rpartition(".")[0]
+        return Origin(self.folder) if self.folder else UNKNOWN
