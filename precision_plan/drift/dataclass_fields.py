@@ -9,6 +9,10 @@ from typing import Any
 from precision_plan.drift.modules import Found, Modules, Scope
 from precision_plan.drift.values import Values
 
+_DATACLASS = frozenset({"dataclass"})
+_FIELD = ("dataclasses.field", "pydantic.dataclasses.field")
+_PYDANTIC_FIELD = ("pydantic.Field", "pydantic.fields.Field")
+
 
 class _Missing:
     """A field without a default."""
@@ -41,9 +45,15 @@ class DataclassField:
 class FieldReader:
     """Reads dataclasses of one tree."""
 
-    def __init__(self, modules: Modules, values: Values) -> None:
+    def __init__(
+        self,
+        modules: Modules,
+        values: Values,
+        decorators: frozenset[str] = _DATACLASS,
+    ) -> None:
         self.modules = modules
         self.values = values
+        self.decorators = decorators
         self._known: dict[int, dict[str, DataclassField]] = {}
 
     def of(self, found: Found) -> list[DataclassField]:
@@ -62,7 +72,7 @@ class FieldReader:
             inherited = self.modules.find_expression(base, found.scope)
             if isinstance(inherited, Found):
                 fields.update(self._fields(inherited))
-        if is_dataclass(node):
+        if is_dataclass(node, self.decorators):
             body = found.scope.inside(node.body)
             for statement in node.body:
                 field = self._field(node.name, statement, body)
@@ -99,13 +109,22 @@ class FieldReader:
         )
 
     def _field_options(self, node: ast.expr | None, scope: Scope) -> dict[str, ast.expr] | None:
-        """The keyword arguments of ``field(...)``; ``None`` if ``node`` is something else."""
+        """The keyword arguments of ``field(...)``; ``None`` if ``node`` is something else.
+
+        The first argument of pydantic's ``Field`` is its default; ``...`` there means none.
+        """
         if not isinstance(node, ast.Call):
             return None
         called = self.modules.find_expression(node.func, scope)
-        if called not in ("dataclasses.field", "pydantic.dataclasses.field"):
-            return None
-        return {item.arg: item.value for item in node.keywords if item.arg}
+        options = {item.arg: item.value for item in node.keywords if item.arg}
+        if called in _PYDANTIC_FIELD:
+            if node.args:
+                options["default"] = node.args[0]
+            default = options.get("default")
+            if isinstance(default, ast.Constant) and default.value is ...:
+                del options["default"]
+            return options
+        return options if called in _FIELD else None
 
     def _made(self, factory: ast.expr, scope: Scope) -> Any:
         if isinstance(factory, ast.Lambda):
@@ -128,7 +147,7 @@ def base_name(annotation: ast.expr) -> str:
     return ast.unparse(node).rpartition(".")[2]
 
 
-def is_dataclass(node: ast.ClassDef) -> bool:
-    """True if a decorator named ``dataclass`` (with or without arguments) stands on the class."""
+def is_dataclass(node: ast.ClassDef, names: frozenset[str] = _DATACLASS) -> bool:
+    """True if a decorator with one of ``names`` (with or without arguments) stands on the class."""
     decorators = (item.func if isinstance(item, ast.Call) else item for item in node.decorator_list)
-    return any(ast.unparse(item).rpartition(".")[2] == "dataclass" for item in decorators)
+    return any(ast.unparse(item).rpartition(".")[2] in names for item in decorators)
