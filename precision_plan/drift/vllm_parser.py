@@ -19,8 +19,8 @@ from precision_plan.drift.parser_functions import Unread
 from precision_plan.drift.values import Computed, Values
 from precision_plan.drift.vllm_kwargs import JSON, KwargsReader, Options
 
-Table = dict[str, Options]
-Bound = Table | Options
+Bound = dict[str, Any]
+"""Options of one flag, or a table that has the options of a field under its name."""
 _CLI_ARGS = re.compile(r"^vllm/entrypoints/.*cli_args\.py$")
 _START = "make_arg_parser"
 _ENGINE = ("vllm/engine/arg_utils.py", "AsyncEngineArgs", "add_cli_args")
@@ -170,7 +170,7 @@ class ParserReader:
             return first
         return None
 
-    def _table(self, node: ast.expr, frame: _Frame) -> Table | None:
+    def _table(self, node: ast.expr, frame: _Frame) -> Bound | None:
         if isinstance(node, ast.Name) and node.id == "cls":
             found: Found | str | None = frame.owner
         else:

@@ -1,8 +1,8 @@
 """vLLM: engine arguments, KV cache and state dtypes, and the names of quantization methods.
 
-The tables compare the releases :data:`COMPARED`. A change between two of them is dated by the
-widest range that both allow, so that a version in between never draws a false alarm; ``seen``
-names the release in which a thing was first found.
+Every release from 0.12.0 to 0.33.0 was read, so that a change is dated by the release that brought
+it. What is absent before ``since`` was absent in the release before; ``until`` names the minor
+release that had a thing last.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from precision_plan.facts._load import record, table
 from precision_plan.facts.versions import VersionRange, version
 
 COMPARED = ("0.12.0", "0.17.1", "0.22.1", "0.28.0", "0.33.0")
-"""The releases whose sources were compared."""
+"""The releases whose every table was compared, too, not only the boundaries between them."""
 
 DEFAULT_VERSION = "0.33.0"
 """The release whose arguments are emitted when ``software.vllm`` is not declared."""
@@ -27,8 +27,9 @@ class EngineArg(NamedTuple):
 
     ``kind`` tells how it is written: ``value`` and ``list`` take words, ``boolean`` is the pair
     ``--x`` and ``--no-x``, ``json`` takes a mapping, and ``json_key`` is the entry ``key`` of
-    the mapping that the flag takes. ``choices`` are those of the version asked for with
-    :meth:`at`; ``None`` means that any text is parsed.
+    the mapping that the flag takes. ``choices`` and ``default`` are those of the version asked
+    for with :meth:`at`; choices of ``None`` mean that any text is parsed. From ``open_since`` on
+    other registered names than the choices are taken, too.
     """
 
     field: str
@@ -43,20 +44,25 @@ class EngineArg(NamedTuple):
     type: str | None = None
     choices: tuple[str, ...] | None = None
     changes: tuple[Mapping[str, Any], ...] = ()
-    seen: str | None = None
+    open_since: str | None = None
     note: str | None = None
 
     def at(self, vllm: str) -> EngineArg:
         """The argument as it stands at one version."""
-        choices = self.choices
+        choices, default = self.choices, self.default
         for change in self.changes:
             if version(vllm) >= version(change["since"]):
-                choices = change["choices"]
-        return self if choices is self.choices else self._replace(choices=choices)
+                choices = change.get("choices", choices)
+                default = change.get("default", default)
+        return self._replace(choices=choices, default=default)
+
+    def is_open(self, vllm: str) -> bool:
+        """True if names that are not among the choices are taken at a version."""
+        return self.open_since is not None and version(vllm) >= version(self.open_since)
 
     def all_choices(self) -> frozenset[str]:
         """The union of the choices over every version."""
-        lists = [self.choices or (), *(change["choices"] for change in self.changes)]
+        lists = [self.choices or (), *(change.get("choices", ()) for change in self.changes)]
         return frozenset(choice for choices in lists for choice in choices)
 
 
@@ -72,7 +78,6 @@ class KvDtype(NamedTuple):
     bits: float | None
     platforms: tuple[str, ...]
     versions: VersionRange
-    seen: str
     source: str
     note: str | None = None
 
@@ -80,7 +85,9 @@ class KvDtype(NamedTuple):
 class QuantName(NamedTuple):
     """One value of ``--quantization``; ``resolves`` is the name vLLM reports for it.
 
-    ``rocm`` is the version range in which the ROCm platform takes it, ``None`` if it never does.
+    ``before`` holds ``resolves`` of older releases and the last of them, where it was another.
+    ``rocm`` is the version range in which the ROCm platform takes it, ``None`` if it never does;
+    ``deprecated`` the one in which it is refused unless the engine is told to allow it.
     """
 
     name: str
@@ -89,9 +96,16 @@ class QuantName(NamedTuple):
     versions: VersionRange
     source: str
     rocm: VersionRange | None = None
-    deprecated: bool = False
-    seen: str | None = None
+    deprecated: VersionRange | None = None
+    before: Mapping[str, str] | None = None
     note: str | None = None
+
+    def resolves_at(self, vllm: str | None) -> str:
+        """The name that vLLM reports at one version; of the newest for ``None``."""
+        if self.before is None or vllm is None:
+            return self.resolves
+        older = vllm in VersionRange(None, self.before["until"])
+        return self.before["resolves"] if older else self.resolves
 
 
 class StateDtype(NamedTuple):
@@ -149,8 +163,11 @@ def quant_names() -> Mapping[str, QuantName]:
     """Every value that ``--quantization`` takes or took, by name."""
     names = {}
     for row in table("vllm_quant_names"):
-        rocm = VersionRange(*row["rocm"]) if row["rocm"] is not None else None
-        names[row["name"]] = record(QuantName, {**row, "rocm": rocm})
+        spans = {
+            key: VersionRange(*row[key]) if row.get(key) is not None else None
+            for key in ("rocm", "deprecated")
+        }
+        names[row["name"]] = record(QuantName, {**row, **spans})
     return MappingProxyType(names)
 
 

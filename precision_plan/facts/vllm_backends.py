@@ -1,6 +1,7 @@
 """vLLM: which attention backend takes which KV cache dtype, and MoE kernels by method.
 
-The tables are those of 0.33.0, the release whose selection was run.
+The tables of what a backend takes on a capability are those of 0.33.0, the release whose selection
+was run. The names, and what the classes declare, are known for every release since 0.12.0.
 """
 
 from __future__ import annotations
@@ -64,6 +65,28 @@ class AttentionBackend(NamedTuple):
         )
 
 
+class BackendName(NamedTuple):
+    """One name of vLLM's registry of attention backends.
+
+    ``declares`` lists what its class declares, from which version on: ``dtypes`` and ``kv``, the
+    KV cache dtypes. A platform or a capability may take less; what the class works out when it
+    is asked is not here (then the list is empty).
+    """
+
+    name: str
+    versions: VersionRange
+    declares: tuple[Mapping[str, Any], ...]
+    source: str
+
+    def declared(self, vllm: str, what: Literal["dtypes", "kv"]) -> tuple[str, ...] | None:
+        """What the class declares at one version; ``None`` if that is not known."""
+        found = None
+        for row in self.declares:
+            if vllm in VersionRange(row["since"]):
+                found = tuple(row[what])
+        return found if vllm in self.versions else None
+
+
 class MoeMethod(NamedTuple):
     """Expert kernels of one quantization method: values of ``--moe-backend``, and EPLB support.
 
@@ -104,6 +127,13 @@ def attention_backend(name: str, platform: str) -> AttentionBackend | None:
         if row.name == name.upper() and row.platform == platform:
             return row
     return None
+
+
+@lru_cache(maxsize=1)
+def backend_names() -> Mapping[str, BackendName]:
+    """Every name of the registry of attention backends."""
+    rows = table("vllm_backend_names")
+    return MappingProxyType({row["name"]: record(BackendName, row) for row in rows})
 
 
 @lru_cache(maxsize=1)

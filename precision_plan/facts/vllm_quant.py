@@ -35,7 +35,6 @@ class QuantMethod(NamedTuple):
     source: str
     unread_keys: tuple[str, ...] = ()
     native_cc: Capability | None = None
-    seen: str | None = None
     note: str | None = None
 
     def min_capability(self, vllm: str | None) -> Capability | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from difflib import get_close_matches
 
-from precision_plan.facts.vllm import QuantName, engine_args, quant_names
+from precision_plan.facts.vllm import DEFAULT_VERSION, QuantName, engine_args, quant_names
 from precision_plan.plan import Because
 from precision_plan.rules.base import Context, Finding, Found, Rule, rule, set_to
 from precision_plan.rules.vllm_engine import CONFIG, FLAG, checkpoint_method, serves
@@ -110,7 +110,8 @@ def deprecated(ctx: Context) -> Found:
         return None
     name = checkpoint_method(ctx) or ctx.plan.rollout.quantization
     row = quant_names().get(name) if name else None
-    if row is None or not row.deprecated or ctx.at_least("vllm", "0.17.1") is False:
+    have = ctx.target.package("vllm")
+    if row is None or row.deprecated is None or (have or DEFAULT_VERSION) not in row.deprecated:
         return None
     field = FLAG if ctx.plan.rollout.quantization == name else f"{CONFIG}.quant_method"
     return ctx.found(
@@ -285,7 +286,7 @@ def not_in_version(ctx: Context) -> Iterator[Finding]:
             )
         elif arg.changes and isinstance(value, str):
             choices = arg.at(have).choices or ()
-            if value not in choices:
+            if value not in choices and not arg.is_open(have):
                 yield ctx.found(
                     f"{arg.flag} of vLLM {have} does not take {value}",
                     field,

@@ -95,7 +95,8 @@ def method(ctx: Context) -> tuple[QuantMethod | None, str]:
     row = quant_names().get(flag) if flag is not None else None
     if row is None or ctx.plan.checkpoint.quantization_config is not None:
         return None, FLAG
-    return quant_methods().get("online" if flag == "mxfp8" else row.resolves), FLAG
+    resolved = row.resolves_at(ctx.target.package("vllm"))
+    return quant_methods().get("online" if flag == "mxfp8" else resolved), FLAG
 
 
 def is_mla(ctx: Context) -> bool | None:

@@ -10,6 +10,7 @@ from precision_plan.facts.formats import formats
 from precision_plan.facts.vllm import (
     COMPARED,
     architectures,
+    engine_args,
     engine_args_at,
     kv_cache_dtypes,
     kv_dtypes,
@@ -64,9 +65,64 @@ def test_kv_cache_dtypes(vllm: str, arrived: set[str]) -> None:
     assert len(kv_cache_dtypes("0.12.0")) == 7
 
 
-def test_a_version_between_two_compared_ones_takes_what_either_takes() -> None:
-    between = set(kv_cache_dtypes("0.20.0"))
-    assert between == set(kv_cache_dtypes("0.17.1")) | set(kv_cache_dtypes("0.22.1"))
+@pytest.mark.parametrize(
+    ("name", "last_without", "first"),
+    [
+        ("float16", "0.17.1", "0.18.0"),
+        ("nvfp4", "0.19.1", "0.20.0"),
+        ("int4_per_token_head", "0.24.0", "0.25.0"),
+        ("nvfp4_4over6", "0.27.1", "0.28.0"),
+        ("nvfp4_ds_mla", "0.29.0", "0.30.0"),
+        ("ultraquant_4bit", "0.31.0", "0.32.0"),
+        ("octave_k3v4", "0.32.0", "0.33.0"),
+    ],
+)
+def test_kv_cache_dtypes_are_dated_by_release(name: str, last_without: str, first: str) -> None:
+    assert name not in kv_cache_dtypes(last_without)
+    assert name in kv_cache_dtypes(first)
+
+
+@pytest.mark.parametrize(
+    ("flag", "vllm", "resolves"),
+    [
+        ("gptq", "0.21.0", "gptq"),
+        ("gptq", "0.22.0", "auto_gptq"),
+        ("awq_marlin", "0.23.0", "awq_marlin"),
+        ("awq_marlin", "0.24.0", "auto_awq"),
+        ("gptq", None, "auto_gptq"),
+        ("fp8", "0.12.0", "fp8"),
+    ],
+)
+def test_names_resolve_by_release(flag: str, vllm: str | None, resolves: str) -> None:
+    assert quant_names()[flag].resolves_at(vllm) == resolves
+    assert resolves in quant_methods()
+
+
+def test_deprecated_methods_by_release() -> None:
+    def refused(vllm: str) -> set[str]:
+        names = quant_names().values()
+        return {row.name for row in names if row.deprecated and vllm in row.deprecated}
+
+    assert refused("0.13.0") == set()
+    assert "experts_int8" in refused("0.14.0") and "experts_int8" not in refused("0.20.0")
+    assert refused("0.33.0") == {"fbgemm_fp8", "fp_quant"}
+
+
+def test_defaults_by_version() -> None:
+    def default(field: str, vllm: str) -> object:
+        return engine_args()[f"rollout.{field}"].at(vllm).default
+
+    assert default("gpu_memory_utilization", "0.19.1") == 0.9
+    assert default("gpu_memory_utilization", "0.20.0") == 0.92
+    assert default("all2all_backend", "0.13.0") is None
+    assert default("all2all_backend", "0.14.0") == "allgather_reducescatter"
+
+
+def test_open_choices() -> None:
+    transfer = engine_args()["rollout.weight_transfer_backend"]
+    assert not transfer.is_open("0.21.0") and transfer.is_open("0.22.0")
+    assert transfer.at("0.16.0").choices == ("nccl",)
+    assert not engine_args()["rollout.moe_backend"].is_open("0.33.0")
 
 
 def test_stored_kv_formats_are_formats() -> None:
@@ -226,4 +282,4 @@ def test_families_with_a_recurrent_state(architecture: str, recurrent: bool) -> 
 
 def test_float16_is_refused_by_model_type() -> None:
     refused = {name for row in architectures() if not row.float16 for name in row.model_types}
-    assert refused == {"gemma2", "gemma3", "gemma3_text", "glm4"}
+    assert refused == {"gemma2", "gemma3", "gemma3_text", "glm4", "plamo2"}
