@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from precision_plan.importers.hf_config import model_of, quantization_of
 from precision_plan.plan import CheckpointFiles, Origin, TensorHeader, Unreadable
 
 _TENSOR = re.compile(r"(?P<dtype>\w+) *\[(?P<shape>[\d, ]*)\](?: in (?P<shard>\S+))?")
@@ -53,6 +54,8 @@ def described(files: Mapping[str, Any]) -> CheckpointFiles:
         others=tuple(files.get("others", ())),
         index_size=files.get("index_size"),
         data_bytes=files.get("data_bytes"),
+        read_model=model_of(config),
+        read_quantization=quantization_of(quantization) if quantization else {},
     )
 
 

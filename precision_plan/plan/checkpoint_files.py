@@ -48,6 +48,9 @@ class CheckpointFiles:
     does not name, and ``others`` weight files in other containers. ``data_bytes`` is the size of
     all ``tensors``. ``scales`` holds the values of small scale tensors that were read.
 
+    ``read_model`` and ``read_quantization`` are what ``config`` and ``quantization_config`` say, as
+    values of the plan's ``model`` and ``checkpoint.quantization_config``.
+
     ``positions`` maps a dotted key of ``config.json`` (or of ``hf_quant_config.json``, prefixed
     with that name and a colon) to its position; an element of a list is named by its index.
     """
@@ -67,6 +70,8 @@ class CheckpointFiles:
     others: tuple[str, ...] = ()
     index_size: int | None = None
     data_bytes: int | None = None
+    read_model: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    read_quantization: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     @property
     def text_config(self) -> Mapping[str, Any]:
