@@ -31,9 +31,13 @@ def rule_rows(names: Collection[str]) -> list[tuple[str, str]]:
 
 
 def fields_of(rule: Rule) -> set[str]:
-    """The plan fields that the finding of the rule's ``Bad`` example names."""
+    """The plan fields that the finding of the rule's ``Bad`` example names.
+
+    None for a rule whose example is a checkpoint folder: it speaks of files.
+    """
     example = rule_page(rule).sections.get("Bad", "")
-    settings = parse_document(example, Path("example.yaml"), rule.id).data
+    settings = dict(parse_document(example, Path("example.yaml"), rule.id).data)
+    settings.pop("files", None)
     found = rule.check(Context(PrecisionPlan.model_validate(settings)))
     findings = (found,) if isinstance(found, Finding) else found or ()
     return {field for finding in findings for field in _fields(finding)}

@@ -23,6 +23,7 @@ _STAGES = {
     "fused_adam": "the constructor of Transformer Engine's FusedAdam",
     "engine_config": "vLLM's engine configuration",
     "attention_backend": "vLLM, when it chooses an attention backend",
+    "worker": "vLLM's workers, while they build layers and load weights",
     "build": "the program, while the model or optimizer is built",
     "run": "nobody at the start: it fails or trains something else later",
     "policy": "nobody: this is a rule of this project",
