@@ -12,6 +12,6 @@ from precision_plan.rules.registry import rules
 @pytest.mark.parametrize("id", rules())
 def test_every_example_names_fields_of_the_plan(id: str) -> None:
     fields = fields_of(rules()[id])
-    assert fields or "\n        files:" in rules()[id].page
+    assert fields or "\n    files:" in rules()[id].page
     for field in fields:
         PrecisionPlan().get(field)  # raises KeyError for a name that is no field
