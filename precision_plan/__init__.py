@@ -8,7 +8,7 @@ from precision_plan._version import __version__
 
 TYPE_CHECKING = False  # importing typing for its constant would cost a third of the start-up
 if TYPE_CHECKING:
-    from precision_plan.api import compile, lint
+    from precision_plan.api import compile, lint, matrix
     from precision_plan.plan import Diagnostic, Lowering, Origin, PrecisionPlan
     from precision_plan.plan.compiled import Compiled, LintReport
 
@@ -22,6 +22,7 @@ __all__ = [
     "__version__",
     "compile",
     "lint",
+    "matrix",
 ]
 
 _HOME = {
@@ -33,6 +34,7 @@ _HOME = {
     "PrecisionPlan": "precision_plan.plan",
     "compile": "precision_plan.api",
     "lint": "precision_plan.api",
+    "matrix": "precision_plan.api",
 }
 
 

@@ -27,6 +27,7 @@ from precision_plan.rules.suppress import suppress
 
 if TYPE_CHECKING:
     from precision_plan.compose import Composition
+    from precision_plan.plan.matrix import Matrix
 
 TARGET_KEYS: Mapping[str, str] = {
     "gpu": "hardware.gpu",
@@ -207,6 +208,32 @@ def _foreign(path: Path) -> Diagnostic:
         Origin(str(path)),
         fix=(Fix("name recipes (*.yaml, *.yml) or folders of them"),),
     )
+
+
+def matrix(
+    gpus: Sequence[str],
+    *,
+    frameworks: Sequence[str],
+    versions: Mapping[str, str] | None = None,
+) -> Matrix:
+    """Which trained format goes with which rollout format: every cell judged by the rules.
+
+    Args:
+        gpus: names as in ``hardware.gpu``.
+        frameworks: RL frameworks, names as in ``software.framework``.
+        versions: of packages (:data:`plan.target.PACKAGES`); what is absent is unknown.
+
+    Raises:
+        KeyError: if there is no such GPU.
+        ValueError: if a version is impossible or of another thing than a package.
+    """
+    from precision_plan.rules.matrix import matrix as judge
+
+    other = [name for name in versions or {} if name not in PACKAGES]
+    if other:
+        raise ValueError(f"{other[0]!r} is no package; known: {', '.join(PACKAGES)}")
+    check_target(versions or {})
+    return judge(gpus, frameworks, versions or {})
 
 
 # Targets from outside -------------------------------------------------------------------------

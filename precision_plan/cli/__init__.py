@@ -9,6 +9,7 @@ VERBS = {
     "lint": "check recipes and configuration folders",
     "rules": "list the rules, or write their pages",
     "explain": "the page of a rule, flag or environment variable",
+    "matrix": "which trained format goes with which rollout format on which GPU",
     "schema": "JSON Schema of a recipe, for editors",
     "catalog": "compare another upstream version with the facts (for maintainers)",
 }

@@ -1,11 +1,11 @@
-"""Training format against rollout format: supported pairs, and INT4 group sizes by model."""
+"""INT4 group sizes by model."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from precision_plan.facts._load import record, table
 
@@ -17,23 +17,6 @@ class Int4GroupSize(NamedTuple):
     group_size: int
     symmetric: bool
     source: str
-
-
-class TrainRolloutPair(NamedTuple):
-    """One pair of formats (names of ``facts.formats``; ``int4_qat`` and ``nvfp4_qat`` are BF16
-    training with fake quantization) under the named frameworks.
-
-    ``needs`` lists in words what the pair asks for beyond the two formats.
-    """
-
-    train: str
-    rollout: str
-    supported: bool
-    maturity: Literal["stable", "beta", "experimental"] | None
-    frameworks: tuple[str, ...]
-    needs: tuple[str, ...]
-    source: str
-    note: str | None = None
 
 
 @lru_cache(maxsize=1)
@@ -53,20 +36,4 @@ def int4_group_size(model: str) -> Int4GroupSize | None:
         family = known.rsplit("-a", 1)[0] if "-a" in known else known
         if name == family or name.startswith((known, f"{family}-int4")):
             return row
-    return None
-
-
-@lru_cache(maxsize=1)
-def train_rollout_pairs() -> tuple[TrainRolloutPair, ...]:
-    """Every documented pair; one that is not listed is undocumented, not refused."""
-    return tuple(record(TrainRolloutPair, row) for row in table("train_rollout_pairs"))
-
-
-def train_rollout_pair(train: str, rollout: str, framework: str | None) -> TrainRolloutPair | None:
-    """The row of one pair under one framework (``None``: the first framework that has it)."""
-    for pair in train_rollout_pairs():
-        if (pair.train, pair.rollout) == (train, rollout) and (
-            framework is None or framework in pair.frameworks
-        ):
-            return pair
     return None

@@ -1,7 +1,7 @@
 """What one plan trains and what it serves, in the format names of ``facts.formats``.
 
 ``int4_qat`` and ``nvfp4_qat`` are BF16 training with fake quantization, as in
-:mod:`precision_plan.facts.qat`.
+:mod:`precision_plan.facts.pairs`.
 """
 
 from __future__ import annotations

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from precision_plan.facts.qat import int4_group_size, train_rollout_pair
+from precision_plan.facts.qat import int4_group_size
 from precision_plan.plan import Fix
 from precision_plan.rules.base import Context, Found, Rule, rule, set_to
-from precision_plan.rules.formats import INT4_FLAG, INT4_GROUP, NVFP4_FLAG, fake_qat
+from precision_plan.rules.formats import INT4_FLAG, INT4_GROUP
 
 _KERNEL = "THUDM/slime@624b824a:docker/patch/latest/megatron.patch:275"
 _GUIDE = "vllm-project/vime@8c1c944:docs/en/advanced/low-precision.md"
@@ -250,118 +250,10 @@ def group_by_default(ctx: Context) -> Found:
     )
 
 
-@rule(
-    "PP516",
-    "fake-qat-needs-grouped-experts",
-    "error",
-    stage="run",
-    source=(
-        _KERNEL,
-        "vllm-project/vime@8c1c944:vime/backends/megatron_utils/transformer_engine.py",
-    ),
-)
-def needs_grouped_experts(ctx: Context) -> Found:
-    """Fake quantization reaches routed experts in TE grouped linear layers, and there are none.
-
-    Why:
-        INT4 and NVFP4 fake quantization wrap the weights of TEGroupedLinear and nothing else.
-        A dense model, experts without --moe-grouped-gemm, the legacy grouped GEMM and the
-        local transformer implementation have no such layer: the run trains in plain BF16.
-
-    Bad:
-        model: {num_layers: 36}
-        qat: {int4_fake_qat: true, int4_group_size: 128}
-
-    Good:
-        model: {num_layers: 48, num_experts: 128}
-        training: {moe_grouped_gemm: true}
-        qat: {int4_fake_qat: true, int4_group_size: 128}
-    """
-    kind = fake_qat(ctx)
-    if kind is None:
-        return None
-    model, args = ctx.plan.model, ctx.args
-    if model.num_experts is None and model.num_layers is not None:
-        field, text = "model.num_experts", "the model has no routed experts"
-    elif not args.moe_grouped_gemm:
-        field, text = "training.moe_grouped_gemm", "the experts are not in a grouped GEMM"
-    elif args.moe_use_legacy_grouped_gemm:
-        field, text = "training.moe_use_legacy_grouped_gemm", "the legacy grouped GEMM is not TE's"
-    elif args.transformer_impl == "local":
-        field, text = "training.transformer_impl", "the local implementation has no TE layers"
-    else:
-        return None
-    flag = ctx.train_env[INT4_FLAG if kind == "int4_qat" else NVFP4_FLAG][1]
-    fixes = {
-        "training.moe_grouped_gemm": (set_to(("training.moe_grouped_gemm", True)),),
-        "training.moe_use_legacy_grouped_gemm": (set_to((field, None)),),
-        "training.transformer_impl": (set_to((field, "transformer_engine")),),
-    }
-    return ctx.found(
-        f"fake quantization has nothing to act on: {text}",
-        flag,
-        field,
-        fix=(*fixes.get(field, ()), set_to((flag, None), also=" to train in plain BF16")),
-    )
-
-
-@rule(
-    "PP517",
-    "fake-qat-without-a-reader",
-    "error",
-    stage="run",
-    source=(
-        _KERNEL,
-        "THUDM/slime@624b824a:slime/backends/megatron_utils/megatron_to_hf/processors/"
-        "__init__.py:6-22",
-        "radixark/miles@31f1ca96:docs/advanced/low-precision.md",
-    ),
-)
-def without_a_reader(ctx: Context) -> Found:
-    """The framework does not know the fake quantization that the plan turns on.
-
-    Why:
-        OPEN_TRAINING_INT4_* is read by the patched Megatron of vime, slime and miles,
-        OPEN_TRAINING_NVFP4_FAKE_QAT_FLAG by vime and miles. Elsewhere the variable has no
-        reader, and training runs without QAT in silence.
-
-    Bad:
-        software: {framework: slime}
-        training: {moe_grouped_gemm: true, gradient_accumulation_fusion: false}
-        qat: {nvfp4_fake_qat: true}
-
-    Good:
-        software: {framework: vime}
-        training: {moe_grouped_gemm: true, gradient_accumulation_fusion: false}
-        qat: {nvfp4_fake_qat: true}
-    """
-    framework = ctx.target.framework
-    if framework is None:
-        return None
-    kind = fake_qat(ctx)
-    if kind is None:
-        return None
-    pair = train_rollout_pair(kind, kind.removesuffix("_qat"), framework)
-    if pair is not None and pair.supported:
-        return None
-    flag = ctx.train_env[INT4_FLAG if kind == "int4_qat" else NVFP4_FLAG][1]
-    return ctx.found(
-        f"{framework} does not read the variable behind {flag}: training would run without QAT",
-        flag,
-        "software.framework",
-        fix=(
-            Fix("choose a framework that has it", {"software.framework": "vime"}),
-            set_to((flag, None)),
-        ),
-    )
-
-
 RULES: tuple[Rule, ...] = (
     group_differs_from_checkpoint,
     group_differs_from_model,
     needs_symmetric,
     flag_missing,
     group_by_default,
-    needs_grouped_experts,
-    without_a_reader,
 )

@@ -1,10 +1,11 @@
-"""PP501 to PP504: the trained format against the served one."""
+"""PP501 to PP504, PP509: the trained format against the served one."""
 
 from __future__ import annotations
 
 from precision_plan.facts.formats import formats
 from precision_plan.facts.frameworks import RL_FRAMEWORKS
-from precision_plan.facts.qat import train_rollout_pair
+from precision_plan.facts.gpus import parse_capability
+from precision_plan.facts.pairs import format_hardware, train_rollout_pair
 from precision_plan.plan import Because, Fix
 from precision_plan.rules.base import Context, Finding, Found, Rule, rule, set_to
 from precision_plan.rules.formats import (
@@ -297,6 +298,58 @@ def scale_kind(ctx: Context) -> Found:
     )
 
 
+@rule(
+    "PP509",
+    "format-outside-documented-hardware",
+    "warning",
+    stage="policy",
+    source=(f"{_MILES_GUIDE}:305-312",),
+    frameworks=RL_FRAMEWORKS,
+    needs=("gpu",),
+    hardware="as documented by the framework",
+)
+def outside_documented_hardware(ctx: Context) -> Found:
+    """The framework does not support the rollout's low-precision format on this GPU.
+
+    Why:
+        miles documents block FP8 for Hopper and Blackwell, MXFP8 and NVFP4 for Blackwell, and
+        BF16 alone for A100 and AMD GPUs. An engine may load such weights elsewhere and compute
+        in another format (weight-only, or emulated in BF16), so that the rollout is no longer
+        what the trainer is matched to. What a framework does not document is left alone.
+
+    Bad:
+        software: {framework: miles}
+        hardware: {gpu: a100}
+        training: {bf16: true}
+        checkpoint: {quantization_config: {quant_method: mxfp8}}
+
+    Good:
+        software: {framework: miles}
+        hardware: {gpu: b200}
+        training: {bf16: true}
+        checkpoint: {quantization_config: {quant_method: mxfp8}}
+    """
+    served, target = rollout_format(ctx.plan), ctx.target
+    if served is None or target.framework is None or target.platform is None:
+        return None
+    row = format_hardware(target.framework, served)
+    if row is None:
+        return None
+    capability = target.compute_capability
+    if target.platform in row.platforms and (
+        capability is None or capability >= parse_capability(row.min_cc)
+    ):
+        return None
+    has = "{}.{}".format(*capability) if capability else target.platform
+    return ctx.found(
+        f"{target.framework} documents {_title(served)} rollout for compute capability "
+        f"{row.min_cc} and later; the target has {has}",
+        _rollout_field(ctx),
+        "hardware.gpu" if target.gpu else "hardware.compute_capability",
+        fix=(Fix("serve the BF16 checkpoint"), Fix("choose a GPU that the framework documents")),
+    )
+
+
 def _is_composed(ctx: Context) -> bool:
     """True for a recipe, whose lowering completes it; a script runs as it is written."""
     layers = {origin.layer for origin in ctx.plan.origins.values()}
@@ -313,4 +366,5 @@ RULES: tuple[Rule, ...] = (
     unsupported_pair,
     granularity,
     scale_kind,
+    outside_documented_hardware,
 )

@@ -6,12 +6,8 @@ from precision_plan.facts.env_vars import ROLES
 from precision_plan.facts.formats import formats
 from precision_plan.facts.framework_behaviour import env_precedence, framework_behaviours
 from precision_plan.facts.frameworks import engine_passthrough, framework_env, framework_flags
-from precision_plan.facts.qat import (
-    int4_group_size,
-    int4_group_sizes,
-    train_rollout_pair,
-    train_rollout_pairs,
-)
+from precision_plan.facts.pairs import train_rollout_pair, train_rollout_pairs
+from precision_plan.facts.qat import int4_group_size, int4_group_sizes
 from precision_plan.plan.dtypes import Framework
 from precision_plan.plan.precision_plan import PrecisionPlan
 from tests.facts.meanings import reads_as_meaning
