@@ -121,7 +121,7 @@ def test_findings_are_sorted_errors_first(recipe: Path) -> None:
 def test_exported_names() -> None:
     assert precision_plan.__all__ == [
         "Compiled", "Diagnostic", "LintReport", "Lowering", "Origin", "PrecisionPlan",
-        "__version__", "compile", "lint",
+        "__version__", "compile", "lint", "matrix",
     ]  # fmt: skip
     for name in precision_plan.__all__:
         assert getattr(precision_plan, name) is not None
