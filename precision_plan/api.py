@@ -16,8 +16,8 @@ from pydantic import ValidationError
 
 from precision_plan.compose import Composer, build_plan
 from precision_plan.compose.discovery import discover
-from precision_plan.compose.reading import display_path
-from precision_plan.plan import Diagnostic, Fix, Origin, PrecisionPlan
+from precision_plan.compose.reading import display_path, is_folder
+from precision_plan.plan import CheckpointFiles, Diagnostic, Fix, Origin, PrecisionPlan
 from precision_plan.plan.codes import compose_diagnostic, is_broken_input
 from precision_plan.plan.compiled import Compiled, LintReport
 from precision_plan.plan.target import PACKAGES
@@ -37,6 +37,13 @@ TARGET_KEYS: Mapping[str, str] = {
     "gpus_per_node": "hardware.gpus_per_node",
     "framework": "software.framework",
     **{package: f"software.{package}" for package in PACKAGES},
+    "quantization": "rollout.quantization",
+    "kv_cache_dtype": "rollout.kv_cache_dtype",
+    "load_format": "rollout.load_format",
+    "tensor_parallel_size": "rollout.tensor_parallel_size",
+    "pipeline_parallel_size": "rollout.pipeline_parallel_size",
+    "data_parallel_size": "rollout.data_parallel_size",
+    "enable_expert_parallel": "rollout.enable_expert_parallel",
 }
 """Keys of a target that is given from outside, and the plan fields that they fill."""
 
@@ -99,31 +106,69 @@ class _Checked:
     diagnostics: tuple[Diagnostic, ...]
     rules: int
     unchecked: Mapping[str, tuple[str, ...]]
-
-    @property
-    def broken(self) -> bool:
-        return any(is_broken_input(found) for found in self.diagnostics)
+    broken: bool
+    folder: CheckpointFiles | None = None
 
 
 def _check(
-    composition: Composition, profile: Profile, target: Mapping[str, str] | None = None
+    composition: Composition,
+    profile: Profile,
+    target: Mapping[str, str] | None = None,
+    folders: _Folders | None = None,
 ) -> _Checked:
     """Validate and check one composition; rules do not run over input that could not be read."""
     built = build_plan(composition)
     found = (*composition.diagnostics, *built.diagnostics)
     plan, checked, rules, unchecked = built.plan, built.assumed, 0, {}
-    if any(is_broken_input(diagnostic) for diagnostic in found):
+    folder = None
+    broken = any(map(is_broken_input, found))
+    if broken:
         found = tuple(each for each in found if each.id != _NO_TITLE)
     else:
         if target:
             plan, checked = _with_target(plan, target), _with_target(checked, target)
-        report = engine.check(checked, profile, built.invalid)
+        folder = (folders or _Folders()).of(checked)
+        report = engine.check(checked, profile, built.invalid, folder)
         found += report.diagnostics
         rules, unchecked = report.checked, report.unchecked
     kept = suppress(found, composition.suppressions, unchecked)
     if profile == "explore":
         kept = tuple(diagnostic for diagnostic in kept if diagnostic.severity == "error")
-    return _Checked(plan, tuple(sorted(kept, key=Diagnostic.sort_key)), rules, unchecked)
+    kept = tuple(sorted(kept, key=Diagnostic.sort_key))
+    return _Checked(plan, kept, rules, unchecked, broken, folder)
+
+
+class _Folders:
+    """Checkpoint folders on this machine, each read once in a run."""
+
+    def __init__(self) -> None:
+        self._read: dict[str, CheckpointFiles] = {}
+
+    def of(self, plan: PrecisionPlan) -> CheckpointFiles | None:
+        """The folder that ``checkpoint.hf_checkpoint`` names, if there is one here.
+
+        A relative path is looked for below ``launch.working_dir``, then below the current folder.
+        A path that leads to no folder is unknown: it lies on the cluster, or names a repository.
+        """
+        named = plan.checkpoint.hf_checkpoint
+        if not named or "\0" in named:
+            return None
+        for start in (plan.launch.working_dir or "", ""):
+            path = Path(start, named)
+            if is_folder(path):
+                return self.at(path)
+        return None
+
+    def at(self, path: Path) -> CheckpointFiles:
+        """What lies in a folder."""
+        from precision_plan.importers.checkpoint_folder import interpreted
+        from precision_plan.preflight.checkpoint import read_checkpoint
+
+        shown = display_path(path)
+        found = self._read.get(shown)
+        if found is None:
+            found = self._read[shown] = interpreted(read_checkpoint(path, shown))
+        return found
 
 
 def _check_profile(profile: str) -> None:
@@ -139,7 +184,7 @@ def lint(
     conf_dir: str | Path | None = None,
     search_paths: Sequence[str | Path] = (),
 ) -> LintReport:
-    """Check recipes and group files below ``paths``; nothing is lowered.
+    """Check recipes, group files and checkpoint folders below ``paths``; nothing is lowered.
 
     A recipe or group file in a configuration folder is composed with that folder, any other with
     ``conf_dir``. A group file is checked against the schema alone: it is no complete plan.
@@ -154,6 +199,7 @@ def lint(
     found = discover(paths)
     diagnostics = [*map(_missing, found.missing), *map(_foreign, found.foreign)]
     composers: dict[Path | None, Composer] = {}
+    folders = _Folders()
     rules = 0
     unchecked: dict[str, tuple[str, ...]] = {}
     for candidate in found.candidates:
@@ -164,19 +210,42 @@ def lint(
         if candidate.section is not None:
             diagnostics += _check_group(composer, candidate.section, candidate.path)
             continue
-        checked = _check(composer.compose(candidate.path), profile, target)
+        checked = _check(composer.compose(candidate.path), profile, target, folders)
         diagnostics += checked.diagnostics
         rules = max(rules, checked.rules)
-        for id, missing in checked.unchecked.items():
-            unchecked[id] = tuple(dict.fromkeys((*unchecked.get(id, ()), *missing)))
+        _add(unchecked, checked.unchecked)
+    for path in found.checkpoints:
+        report = _check_folder(folders.at(path), profile, target)
+        diagnostics += report.diagnostics
+        rules = max(rules, report.checked)
+        _add(unchecked, report.unchecked)
     return LintReport(
         diagnostics=_distinct(diagnostics),
-        files=tuple(display_path(candidate.path) for candidate in found.candidates),
+        files=tuple(
+            display_path(path)
+            for path in (*(each.path for each in found.candidates), *found.checkpoints)
+        ),
         rules_checked=rules,
         unchecked=unchecked,
         seconds=perf_counter() - started,
         skipped=tuple(map(display_path, found.skipped)),
     )
+
+
+def _add(unchecked: dict[str, tuple[str, ...]], more: Mapping[str, tuple[str, ...]]) -> None:
+    for id, missing in more.items():
+        unchecked[id] = tuple(dict.fromkeys((*unchecked.get(id, ()), *missing)))
+
+
+def _check_folder(
+    files: CheckpointFiles, profile: Profile, target: Mapping[str, str] | None
+) -> engine.Report:
+    """Check a checkpoint folder by itself: its files make the plan, ``target`` the rest."""
+    from precision_plan.importers.checkpoint_folder import plan_of
+
+    target = dict(target or {})
+    plan = plan_of(files, target.pop("framework", None))
+    return engine.check(_with_target(plan, target), profile, checkpoint=files)
 
 
 def _check_group(composer: Composer, section: str, file: Path) -> tuple[Diagnostic, ...]:
@@ -206,7 +275,7 @@ def _foreign(path: Path) -> Diagnostic:
         "PP010",
         f"{path} is no recipe: its name does not end in .yaml or .yml",
         Origin(str(path)),
-        fix=(Fix("name recipes (*.yaml, *.yml) or folders of them"),),
+        fix=(Fix("name recipes (*.yaml, *.yml), folders of them, or a checkpoint's folder"),),
     )
 
 
@@ -237,7 +306,16 @@ def matrix(
 
 
 # Targets from outside -------------------------------------------------------------------------
-_NUMBERS = frozenset({"nodes", "gpus_per_node"})
+_NUMBERS = frozenset(
+    {
+        "nodes",
+        "gpus_per_node",
+        "tensor_parallel_size",
+        "pipeline_parallel_size",
+        "data_parallel_size",
+    }
+)
+_FLAGS = frozenset({"enable_expert_parallel"})
 _OF_ONE_GPU = ("gpu", "compute_capability", "platform")
 
 
@@ -258,6 +336,15 @@ def check_target(target: Mapping[str, str]) -> None:
             raise ValueError(f"target {key}={value}: {because[0].lower()}{because[1:]}") from None
 
 
+def _typed(key: str, text: str) -> object:
+    """A value of ``--target`` as the schema wants it; what is none stays text and is refused."""
+    if key in _NUMBERS and text.isdecimal():
+        return int(text)
+    if key in _FLAGS and text in ("true", "false"):
+        return text == "true"
+    return text
+
+
 def _with_target(plan: PrecisionPlan, target: Mapping[str, str]) -> PrecisionPlan:
     """``plan`` with the fields of ``target`` that it leaves unset; a declared GPU is kept whole.
 
@@ -273,8 +360,7 @@ def _with_target(plan: PrecisionPlan, target: Mapping[str, str]) -> PrecisionPla
             continue
         if key in _OF_ONE_GPU and any(plan.get(TARGET_KEYS[other]) for other in _OF_ONE_GPU):
             continue
-        number = key in _NUMBERS and value.isdecimal()
-        changes.setdefault(section, {})[name] = int(value) if number else value
+        changes.setdefault(section, {})[name] = _typed(key, value)
         origins[field] = Origin(f"--target {key}={value}", layer="target")
     if not changes:
         return plan

@@ -14,6 +14,8 @@ from precision_plan.plan import SECTIONS
 
 _SUFFIXES = (".yaml", ".yml")
 _RECIPE_FOLDER = "recipes"
+_CONFIG, _QUANT_CONFIG = "config.json", "hf_quant_config.json"
+_MODEL_KEY = re.compile(r'"(model_type|architectures)"')
 _HEADER = re.compile(r"^\s*#\s*@package\s+_global_\b", re.MULTILINE)
 _TOP_LEVEL_KEY = re.compile(r"^([A-Za-z_][\w-]*)[ \t]*:(?=\s|$)", re.MULTILINE)
 
@@ -38,12 +40,14 @@ class Discovery:
 
     ``skipped`` are YAML files that are neither recipes nor group files; ``missing`` are paths that
     do not exist, ``foreign`` files that were named but are no YAML by their suffix.
+    ``checkpoints`` are folders of Hugging Face checkpoints.
     """
 
     candidates: tuple[Candidate, ...]
     skipped: tuple[Path, ...]
     missing: tuple[str, ...]
     foreign: tuple[Path, ...]
+    checkpoints: tuple[Path, ...] = ()
 
 
 def discover(paths: Iterable[str | Path]) -> Discovery:
@@ -52,22 +56,29 @@ def discover(paths: Iterable[str | Path]) -> Discovery:
     A YAML file of a folder is a recipe if it has a ``# @package _global_`` line or a ``recipe:``
     block, or if at least half of its top-level keys are sections of the plan. Hidden folders are
     left out, links to folders are not followed, and a file is taken once.
+
+    A folder that holds a ``config.json`` beside safetensors files is a checkpoint. Of a folder
+    that was named, one of them is enough, if ``config.json`` describes a model.
     """
     candidates: dict[str, Candidate] = {}
     skipped: dict[str, Path] = {}
     missing: list[str] = []
     foreign: list[Path] = []
+    checkpoints: dict[str, Path] = {}
     for name in map(str, paths):
         path = Path(name)
         if not name:  # an unset variable of a script, not the current folder
             missing.append(name)
         elif path.is_dir():
-            for file in _yaml_files(path):
+            folders: list[Path] = [path] if _is_named_checkpoint(path) else []
+            for file in _yaml_files(path, folders):
                 candidate = _candidate(file)
                 if candidate is not None:
                     candidates.setdefault(os.path.realpath(file), candidate)
                 elif not _is_primary(file):
                     skipped.setdefault(os.path.realpath(file), file)
+            for folder in folders:
+                checkpoints.setdefault(os.path.realpath(folder), folder)
         elif not os.path.lexists(path):
             missing.append(name)
         elif path.suffix not in _SUFFIXES:
@@ -76,15 +87,39 @@ def discover(paths: Iterable[str | Path]) -> Discovery:
             named = _group_file(path) or Candidate(path, conf=_conf_of_recipe(path))
             candidates[os.path.realpath(path)] = named
     left_out = tuple(file for key, file in skipped.items() if key not in candidates)
-    return Discovery(tuple(candidates.values()), left_out, tuple(missing), tuple(foreign))
+    return Discovery(
+        tuple(candidates.values()),
+        left_out,
+        tuple(missing),
+        tuple(foreign),
+        tuple(checkpoints.values()),
+    )
 
 
-def _yaml_files(folder: Path) -> Iterator[Path]:
+def _yaml_files(folder: Path, checkpoints: list[Path]) -> Iterator[Path]:
+    """YAML files below ``folder``; checkpoint folders that are met are added to the list."""
     for root, folders, files in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith((".", "__")))
+        if _CONFIG in files and any(map(_is_of_weights, files)):
+            checkpoints.append(Path(root))
         for name in sorted(files):
             if name.endswith(_SUFFIXES):
                 yield Path(root, name)
+
+
+def _is_of_weights(name: str) -> bool:
+    return name.endswith((".safetensors", ".safetensors.index.json"))
+
+
+def _is_named_checkpoint(folder: Path) -> bool:
+    """True if a folder that a person named is a checkpoint, be it an incomplete one."""
+    try:
+        names = os.listdir(folder)  # noqa: PTH208 - names are all that is asked
+    except OSError:
+        return False
+    if _QUANT_CONFIG in names or any(map(_is_of_weights, names)):
+        return True
+    return _CONFIG in names and bool(_MODEL_KEY.search(_beginning(folder / _CONFIG)))
 
 
 def _candidate(file: Path) -> Candidate | None:

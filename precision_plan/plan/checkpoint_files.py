@@ -102,3 +102,30 @@ class CheckpointFiles:
                 return found
             key = key.rpartition(".")[0]
         return Origin(self.folder) if self.folder else UNKNOWN
+
+    def config_position(self, *names: str) -> Origin:
+        """Position of the first of ``names`` in the language model's configuration or around it.
+
+        That of ``config.json`` itself if it holds none of them.
+        """
+        for prefix in ("text_config.", ""):
+            for name in names:
+                found = self.positions.get(prefix + name)
+                if found is not None:
+                    return found
+        return self._file("config.json")
+
+    def quantization_position(self, name: str = "") -> Origin:
+        """Position of a key of the quantization config, or of the whole."""
+        key = self.quantization_key or ""
+        separate = key.endswith(".json")
+        prefixes = (f"{key}:", f"{key}:quantization.") if separate else (f"{key}.",)
+        for prefix in prefixes if name else ():
+            found = self.positions.get(prefix + name)
+            if found is not None:
+                return found
+        whole = self.positions.get(f"{key}:quantization" if separate else key)
+        return whole or self._file(key if separate else "config.json")
+
+    def _file(self, name: str) -> Origin:
+        return Origin(f"{self.folder}/{name}") if self.folder else UNKNOWN

@@ -88,6 +88,9 @@ _CODES = (
 
 CODES: Mapping[str, Code] = MappingProxyType({code.id: code for code in _CODES})
 
+_BROKEN_FOLDERS = frozenset({"PP710", "PP711"})
+"""Rules that say that a checkpoint folder could not be read at all."""
+
 
 def compose_diagnostic(
     id: str,
@@ -119,4 +122,4 @@ def compose_diagnostic(
 def is_broken_input(diagnostic: Diagnostic) -> bool:
     """True if the diagnostic says that the input could not be read (exit code 2)."""
     code = CODES.get(diagnostic.id)
-    return code is not None and code.broken
+    return diagnostic.id in _BROKEN_FOLDERS or (code is not None and code.broken)

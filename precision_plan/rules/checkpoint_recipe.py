@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from types import MappingProxyType
 from typing import Any
 
 from precision_plan.facts.frameworks import RL_FRAMEWORKS
@@ -31,8 +33,9 @@ _SAME_MODEL = (
 """Fields of ``model`` that shape the weights or that the frameworks compare at their start."""
 
 
-def _premise(checkpoint: CheckpointFiles, key: str, text: str) -> Because:
-    return Because(text, origin=checkpoint.position(key))
+@lru_cache(maxsize=1)
+def _keys() -> Mapping[str, tuple[str, ...]]:
+    return MappingProxyType({row.field: row.keys for row in config_keys()})
 
 
 def _config_file(checkpoint: CheckpointFiles) -> str:
@@ -89,7 +92,7 @@ def _fields(
             f"{checkpoint.folder} is not quantized: its config.json has no quantization_config",
             section,
             "checkpoint.hf_checkpoint",
-            _premise(checkpoint, "", "config.json as it lies in the folder"),
+            Because("config.json as it lies in the folder", origin=checkpoint.config_position()),
             fix=(Fix("name the quantized folder"), set_to((section, None))),
         )
         return
@@ -97,13 +100,13 @@ def _fields(
     for name, value in declared.set_items():
         if name in IGNORE_KEYS or name not in found or _same(name, value, found[name]):
             continue
-        key = f"{checkpoint.quantization_key}.{name}"
+        where = checkpoint.quantization_position(name)
         yield ctx.found(
             f"{section}.{name} = {shown(value)}; {_config_file(checkpoint)} in the folder says"
             f" {shown(found[name])}",
             f"{section}.{name}",
             "checkpoint.hf_checkpoint",
-            _premise(checkpoint, key, f"{name} = {shown(found[name])}"),
+            Because(f"{name} = {shown(found[name])}", origin=where),
             fix=(set_to((f"{section}.{name}", found[name])), Fix("name the folder that is meant")),
         )
 
@@ -128,21 +131,11 @@ def _format(ctx: Context, checkpoint: CheckpointFiles, declared: str) -> Iterato
         f"checkpoint.hf_weight_format = {declared}; {checkpoint.folder} holds something else",
         "checkpoint.hf_weight_format",
         "checkpoint.hf_checkpoint",
-        _premise(checkpoint, checkpoint.quantization_key or "", text),
+        Because(text, origin=checkpoint.quantization_position()),
         fix=(
             Fix("name the folder that is meant, or set checkpoint.hf_weight_format to its format"),
         ),
     )
-
-
-def _key_of(checkpoint: CheckpointFiles, field: str) -> str:
-    """The key of config.json that holds a field of ``model``, nested ones first."""
-    names = next((row.keys for row in config_keys() if row.field == f"model.{field}"), ())
-    for prefix, place in (("text_config.", checkpoint.text_config), ("", checkpoint.config)):
-        for name in names:
-            if name in place and f"{prefix}{name}" in checkpoint.positions:
-                return f"{prefix}{name}"
-    return ""
 
 
 @rule(
@@ -184,12 +177,13 @@ def model(ctx: Context) -> Iterator[Finding]:
         declared = ctx.plan.get(f"model.{name}")
         if declared is None or name not in found or declared == found[name]:
             continue
+        keys = _keys().get(f"model.{name}", ())
         yield ctx.found(
             f"model.{name} = {shown(declared)}; config.json in {checkpoint.folder} says"
             f" {shown(found[name])}",
             f"model.{name}",
             "checkpoint.hf_checkpoint",
-            _premise(checkpoint, _key_of(checkpoint, name), f"{name} = {shown(found[name])}"),
+            Because(f"{name} = {shown(found[name])}", origin=checkpoint.config_position(*keys)),
             fix=(set_to((f"model.{name}", found[name])), Fix("name the model's own folder")),
         )
 

@@ -7,7 +7,14 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import NamedTuple
 
-from precision_plan.plan import Because, CheckpointFiles, Diagnostic, PrecisionPlan, Severity
+from precision_plan.plan import (
+    UNKNOWN,
+    Because,
+    CheckpointFiles,
+    Diagnostic,
+    PrecisionPlan,
+    Severity,
+)
 from precision_plan.rules.base import Context, Finding, Found, Rule
 from precision_plan.rules.profiles import Profile, severity_under
 from precision_plan.rules.registry import rules
@@ -121,7 +128,10 @@ def _diagnostic(
         message=finding.message,
         field=finding.field,
         origin=finding.origin or plan.origin(finding.field or ""),
-        because=tuple(_located(premise, plan) for premise in finding.because),
+        because=(
+            *(_located(premise, plan) for premise in finding.because),
+            *_folder(finding, plan),
+        ),
         fix=finding.fix,
         source=rule.source,
         stage=finding.stage or rule.stage,
@@ -133,3 +143,12 @@ def _located(premise: Because, plan: PrecisionPlan) -> Because:
     if premise.field is None:
         return premise
     return replace(premise, origin=plan.origin(premise.field))
+
+
+def _folder(finding: Finding, plan: PrecisionPlan) -> tuple[Because, ...]:
+    """For a finding about a file: who names the folder, unless somebody asked for the folder."""
+    field = "checkpoint.hf_checkpoint"
+    origin = plan.origin(field)
+    if finding.origin is None or origin == UNKNOWN:
+        return ()
+    return (Because(f"{field} = {plan.checkpoint.hf_checkpoint}", field, origin),)
