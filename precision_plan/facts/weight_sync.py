@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple
 
 from precision_plan.facts._load import record, table
 from precision_plan.facts.te_modules import ModuleKind
+from precision_plan.facts.versions import VersionRange
 
 
 class SyncQuantizer(NamedTuple):
@@ -71,3 +72,25 @@ def sync_modules(framework: str, emits: str) -> SyncModules | None:
         if row["emits"] == emits and framework in row["frameworks"]:
             return record(SyncModules, row)
     return None
+
+
+class EngineUpdate(NamedTuple):
+    """One ability that vLLM needs for updates of a running model, and the releases that have it."""
+
+    what: str
+    meaning: str
+    versions: VersionRange
+    source: str
+
+
+@lru_cache(maxsize=8)
+def engine_update(what: str) -> EngineUpdate:
+    """The row of one ability.
+
+    Raises:
+        KeyError: if there is no such row.
+    """
+    for row in table("engine_updates"):
+        if row["what"] == what:
+            return record(EngineUpdate, row)
+    raise KeyError(what)

@@ -1,6 +1,10 @@
-"""PP516 to PP518: what INT4 and NVFP4 fake quantization have in common."""
+"""PP516 to PP518, PP550: what INT4 and NVFP4 fake quantization have in common."""
 
 from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
 
 from precision_plan.facts.frameworks import RL_FRAMEWORKS
 from precision_plan.facts.pairs import train_rollout_pair
@@ -171,4 +175,75 @@ def other_format(ctx: Context) -> Found:
     )
 
 
-RULES: tuple[Rule, ...] = (needs_grouped_experts, without_a_reader, other_format)
+def names_attention(patterns: Iterable[str]) -> bool:
+    """True if an ignore list seems to cover attention layers, however it spells them.
+
+    Generous on purpose: names, prefixes, wildcards and ``re:`` patterns are all tried.
+    """
+    name = "model.layers.0.self_attn.o_proj"
+    for pattern in patterns:
+        if "attn" in pattern or "attention" in pattern or pattern in {"*", "re:.*"}:
+            return True
+        text = pattern.removeprefix("re:")
+        if text != pattern:
+            try:
+                if re.match(text, name):
+                    return True
+            except re.error:
+                return True  # not for this rule to say
+        elif fnmatchcase(name, text) or name.startswith(text):
+            return True
+    return False
+
+
+@rule(
+    "PP550",
+    "int4-qat-does-not-see-attention",
+    "warning",
+    stage="run",
+    source=(_KERNEL, "radixark/miles@31f1ca96:docs/advanced/int4-qat.md:228-231"),
+    frameworks=RL_FRAMEWORKS,
+)
+def wider_in_rollout(ctx: Context) -> Found:
+    """The INT4 checkpoint quantizes attention, and QAT simulates routed experts only.
+
+    Why:
+        Fake quantization wraps the routed experts. The weight update packs every linear layer
+        that the checkpoint's ignore list does not name. Attention that is packed but not
+        simulated is rounded in the rollout alone. The converter's --ignore-rules decide; a
+        checkpoint whose list is not known is left alone.
+
+    Bad:
+        software: {framework: slime}
+        model: {num_layers: 48, num_experts: 128}
+        training: {bf16: true, moe_grouped_gemm: true}
+        qat: {int4_fake_qat: true, int4_group_size: 128}
+        checkpoint:
+          quantization_config:
+            {quant_method: compressed-tensors, format: pack-quantized, bits: 4, group_size: 128,
+             symmetric: true, ignore: ["re:.*lm_head.*"]}
+
+    Good:
+        software: {framework: slime}
+        model: {num_layers: 48, num_experts: 128}
+        training: {bf16: true, moe_grouped_gemm: true}
+        qat: {int4_fake_qat: true, int4_group_size: 128}
+        checkpoint:
+          quantization_config:
+            {quant_method: compressed-tensors, format: pack-quantized, bits: 4, group_size: 128,
+             symmetric: true, ignore: ["re:.*lm_head.*", "re:.*self_attn.*"]}
+    """
+    config = ctx.plan.checkpoint.quantization_config
+    if fake_qat(ctx) != "int4_qat" or rollout_format(ctx.plan) != "int4":
+        return None
+    if config is None or config.ignore is None or names_attention(config.ignore):
+        return None
+    return ctx.found(
+        "attention is INT4 in the checkpoint, and QAT simulates routed experts only",
+        "checkpoint.quantization_config.ignore",
+        ctx.train_env[INT4_FLAG][1],
+        fix=(Fix("convert again with --ignore-rules that name self_attn"),),
+    )
+
+
+RULES: tuple[Rule, ...] = (needs_grouped_experts, without_a_reader, other_format, wider_in_rollout)

@@ -249,8 +249,8 @@ def scale_kind(ctx: Context) -> Found:
     Why:
         With NVTE_FP8_BLOCK_SCALING_FP32_SCALES=1 (the frameworks' value on Hopper) the trainer
         scales blocks with FP32 numbers. vLLM's DeepGEMM rounds the same scales to powers of
-        two when it loads them, unless VLLM_USE_DEEP_GEMM_E8M0=0; it has done so by default
-        since it became the default on Hopper. Nothing fails, but the mismatch between trainer
+        two when it loads them, unless VLLM_USE_DEEP_GEMM_E8M0=0; on Hopper it has done
+        so by default since 0.11.1. Nothing fails, but the mismatch between trainer
         and rollout grows by half. Block-FP8 training exists to avoid just that. A recipe may
         leave the variable out: its lowering writes the one that fits the trainer.
 
@@ -279,6 +279,8 @@ def scale_kind(ctx: Context) -> Found:
         return None
     if rollout_format(ctx.plan) != "fp8_block" or "0" in _deep_gemm(ctx):
         return None
+    if ctx.at_least("vllm", "0.11.1") is False:
+        return None  # a switch of its own, VLLM_USE_DEEP_GEMM_E8M0_HOPPER, off by default
     completed = target.framework == "vime" and _is_composed(ctx)
     if completed and "VLLM_USE_DEEP_GEMM_E8M0" not in ctx.rollout_env:
         return None
