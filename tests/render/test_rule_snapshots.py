@@ -18,6 +18,7 @@ from precision_plan.render._layout import Style
 from precision_plan.render._mask import Mask
 from precision_plan.rules.engine import check
 from precision_plan.rules.registry import rules
+from tests.checkpoints import described
 
 CASES = Path(__file__).parents[1] / "rules"
 FILE = "recipe.yaml"
@@ -25,12 +26,13 @@ FILE = "recipe.yaml"
 
 def first_bad_case(rule_id: str) -> dict[str, Any]:
     cases = yaml.safe_load((CASES / rule_id / "cases.yaml").read_text(encoding="utf-8"))
-    plan: dict[str, Any] = next(case["plan"] for case in cases if not case.get("good"))
-    return plan
+    case: dict[str, Any] = next(case for case in cases if not case.get("good"))
+    return case
 
 
-def findings(rule_id: str, recipe: str) -> list[Diagnostic]:
-    """What the rule says of a recipe, with positions in its text."""
+def findings(rule_id: str, recipe: str, files: dict[str, Any] | None = None) -> list[Diagnostic]:
+    """What the rule says of a recipe (and a checkpoint folder), with positions in its text."""
+    checkpoint = None if files is None else described(files)
     document = parse_document(recipe, Path(FILE), FILE)
     plan = PrecisionPlan.model_validate(
         {
@@ -38,13 +40,16 @@ def findings(rule_id: str, recipe: str) -> list[Diagnostic]:
             "origins": {key: Origin(FILE, *mark) for key, mark in document.marks.items()},
         }
     )
-    return [found for found in check(plan).diagnostics if found.id == rule_id]
+    return [
+        found for found in check(plan, checkpoint=checkpoint).diagnostics if found.id == rule_id
+    ]
 
 
 @pytest.mark.parametrize("rule_id", rules())
 def test_finding(committed, rule_id: str) -> None:
-    recipe = yaml.safe_dump(first_bad_case(rule_id), sort_keys=False, allow_unicode=True)
-    found = findings(rule_id, recipe)
+    case = first_bad_case(rule_id)
+    recipe = yaml.safe_dump(case.get("plan", {}), sort_keys=False, allow_unicode=True)
+    found = findings(rule_id, recipe, case.get("files"))
     assert found
     blocks = ["\n".join(finding(each, Mask(), 80, Style(False))) for each in found]
     text = recipe + "---\n" + "\n\n".join(blocks) + "\n"
