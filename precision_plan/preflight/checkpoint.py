@@ -20,7 +20,7 @@ INDEX = "model.safetensors.index.json"
 
 _CONFIG_LIMIT = 1 << 26
 _INDEX_LIMIT = 1 << 30
-_SCALES_LIMIT = 1 << 27
+_SCALES_LIMIT = 2_000_000
 _OTHER_WEIGHTS = (".bin", ".pt", ".pth", ".gguf", ".safetensors")
 _NOT_WEIGHTS = frozenset(
     {"training_args.bin", "optimizer.bin", "optimizer.pt", "scheduler.pt", "scaler.pt"}
@@ -214,7 +214,7 @@ class _Reader:
             if self.scales_left > 0 and not header.faults:
                 path = self.folder / shard
                 values = read_scales(path, header, self.scales_left)
-                self.scales_left -= sum(8 * len(value) for value in values.values())
+                self.scales_left -= sum(map(len, values.values()))
                 scales.update(values)
         return tensors, scales, total
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import struct
 from array import array
 from collections.abc import Iterator, Mapping
+from math import prod
 from pathlib import Path
 
 from precision_plan.preflight.files import Refused, read_at, regular_file
 from precision_plan.preflight.safetensors_headers import Entry, Header
 
-MOST_BYTES = 4096
-"""Bytes of the largest tensor whose values are read."""
+MOST_VALUES = 1024
+"""Values of the largest tensor that is read: a scalar for each expert of a fused tensor."""
 
 _NEAR = 1 << 16
 _MOST_AT_ONCE = 1 << 22
@@ -19,7 +20,7 @@ _CODES: Mapping[str, str] = {"F32": "f", "F64": "d", "F16": "e", "I32": "i", "I6
 
 
 def read_scales(path: Path, header: Header, most: int) -> dict[str, tuple[float, ...]]:
-    """Values by tensor name, as long as no more than ``most`` bytes must be read.
+    """Values by tensor name, as long as there are no more than ``most``.
 
     Neighbours are read together: a writer puts tensors of one dtype side by side, so that the
     scalars of a whole shard are a few reads.
@@ -35,7 +36,7 @@ def read_scales(path: Path, header: Header, most: int) -> dict[str, tuple[float,
         with regular_file(path) as (descriptor, _):
             for run in _runs(wanted):
                 begin, end = run[0][1].begin, run[-1][1].end
-                most -= end - begin
+                most -= sum(prod(entry.shape) for _, entry in run)
                 if most < 0:
                     break
                 data = read_at(descriptor, end - begin, header.data_start + begin)
@@ -48,12 +49,14 @@ def read_scales(path: Path, header: Header, most: int) -> dict[str, tuple[float,
 
 
 def _is_wanted(name: str, entry: Entry) -> bool:
-    if entry.end - entry.begin > MOST_BYTES or (
-        entry.dtype not in _CODES and entry.dtype != "BF16"
-    ):
+    """True for scalars and short vectors; scales of blocks are as many as there are blocks."""
+    if entry.dtype not in _CODES and entry.dtype != "BF16":
         return False
     last = name.rpartition(".")[2]
-    return "scale" in last or last.endswith("_shape")
+    if "scale" not in last and not last.endswith("_shape"):
+        return False
+    long = [size for size in entry.shape if size > 2]
+    return len(long) < 2 and prod(entry.shape) <= MOST_VALUES
 
 
 def _runs(items: list[tuple[str, Entry]]) -> Iterator[list[tuple[str, Entry]]]:
