@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
 from precision_plan.facts.megatron_parser import Option
+from precision_plan.importers.converters import CONVERTERS, KINDS
 
 _NEGATIVE_NUMBER = re.compile(r"^-\d+$|^-\d*\.\d+$")
 
@@ -129,7 +130,7 @@ def _take(
     if explicit is not None:
         texts: list[str] = [explicit]
     else:
-        limit = 1 if option.nargs is None else option.nargs if isinstance(option.nargs, int) else -1
+        limit = _LIMITS.get(option.nargs, -1) if not isinstance(option.nargs, int) else option.nargs
         while after < len(argv) and (limit < 0 or after - index - 1 < limit):
             if argv[after] == "--" or _looks_like_option(argv[after], options):
                 break
@@ -149,12 +150,19 @@ def _take(
             kind: ProblemKind = "choice" if option.choices else "type"
             parsed.problems.append(Problem(kind, option.flag, str(refused), index, option.field))
             return after
-    _store(parsed, option, values[0] if option.nargs is None else tuple(values), index)
+    if option.nargs in {None, "?"}:
+        _store(parsed, option, values[0] if values else True, index)
+    else:
+        _store(parsed, option, tuple(values), index)
     return after
 
 
+_LIMITS: Mapping[str | None, int] = {None: 1, "?": 1}
+"""Most values of argparse's ``nargs``; others have no limit."""
+
+
 def _wrong_count(option: Option, texts: list[str]) -> bool:
-    if option.nargs == "*":
+    if option.nargs in {"*", "?"}:
         return False
     if isinstance(option.nargs, int):
         return len(texts) != option.nargs
@@ -171,11 +179,8 @@ def _store(parsed: Parsed, option: Option, value: Any, index: int) -> None:
     parsed.indices[option.field] = index
 
 
-def _integer(text: str) -> int:
-    return int(text)
-
-
-_CONVERTERS: Mapping[str, Callable[[str], Any]] = {"int": _integer, "float": float}
+_NOTHING = ("", "None")
+"""Texts that stand for "not set" where vLLM lets an argument be."""
 
 
 def _convert(option: Option, text: str) -> Any:
@@ -184,23 +189,24 @@ def _convert(option: Option, text: str) -> Any:
     Raises:
         _Refused: as the real parser would refuse it.
     """
+    type = option.type or ""
+    if type.endswith("?"):
+        if text in _NOTHING:
+            return None
+        type = type[:-1]
     value: Any = text
-    converter = _CONVERTERS.get(option.type or "")
+    converter = CONVERTERS.get(type)
     if converter is not None:
         try:
             value = converter(text)
-        except ValueError:
-            raise _Refused(f"{option.flag} takes {_kind(option)}, not {text!r}") from None
-    elif option.type == "moe_freq_type":
+        except (ValueError, OverflowError, RecursionError):
+            raise _Refused(f"{option.flag} takes {KINDS[type]}, not {text!r}") from None
+    elif type == "moe_freq_type":
         value = _frequency(option, text)
     if option.choices is not None and str(value) not in option.choices:
         choices = ", ".join(option.choices)
         raise _Refused(f"{option.flag} takes one of {choices}; {text!r} is none of them")
     return value
-
-
-def _kind(option: Option) -> str:
-    return "a whole number" if option.type == "int" else "a number"
 
 
 def _frequency(option: Option, text: str) -> int | tuple[int, ...] | None:

@@ -1,0 +1,162 @@
+"""Reads the command line of ``vllm serve``: engine arguments -> plan fields and leftovers.
+
+vLLM's parser rewrites a command line before argparse sees it: underscores in names become dashes,
+``-O3`` is spelt out, and ``--x.y z`` becomes one JSON object for ``--x``. The same is done here.
+Source: vllm@0.33.0:vllm/utils/argparse_utils.py:285-440.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from precision_plan.facts.vllm_options import is_release, object_keys, options_at
+from precision_plan.importers.argv import Parsed, Problem, parse
+from precision_plan.importers.converters import human_int
+
+_NAME = re.compile(r"(?<=--)[^\.]*")
+_LEVELS = frozenset({"0", "1", "2", "3"})
+
+
+def parse_engine_arguments(argv: Sequence[str], vllm: str) -> Parsed:
+    """Split ``argv`` (with or without ``vllm serve MODEL`` before it) as vLLM would."""
+    words, problems = _flexible(_arguments(argv))
+    parsed = parse(words, options_at(vllm), abbreviations=True)
+    parsed.problems[:0] = problems
+    if not is_release(vllm):
+        # An argument that another release has cannot be told from a misspelt one.
+        parsed.problems[:] = [each for each in parsed.problems if each.kind != "unknown"]
+    _check_objects(parsed)
+    _fold(parsed)
+    return parsed
+
+
+def _arguments(argv: Sequence[str]) -> list[str]:
+    words = list(argv)
+    if words[:1] == ["vllm"]:
+        del words[0]
+    if words[:1] == ["serve"]:
+        del words[0]
+    if words and not words[0].startswith("-"):
+        del words[0]  # the model
+    return words
+
+
+def _flexible(argv: Sequence[str]) -> tuple[list[str], list[Problem]]:
+    """The words that argparse gets, and what cannot even be rewritten."""
+    words = _renamed(argv)
+    merged: dict[str, dict[str, Any]] = {}
+    kept: list[str] = []
+    problems: list[Problem] = []
+    index = 0
+    while index < len(words):
+        word = words[index]
+        index += 1
+        name, equals, value = word.partition("=")
+        if not name.startswith("-") or "." not in name or _is_number(word):
+            kept.append(word)
+            continue
+        if not equals:
+            if index == len(words):
+                problems.append(Problem("count", name, f"{name} needs a value", index - 1))
+                break
+            value = words[index]
+            index += 1
+        if name.endswith("+"):
+            name, value = name[:-1], json.dumps(value.split(","))
+        flag, *keys = name.split(".")
+        _merge(merged.setdefault(flag, {}), _nested(keys, _scalar(value)))
+    for flag, content in merged.items():
+        kept += [flag, json.dumps(content)]
+    return kept, problems
+
+
+def _is_number(word: str) -> bool:
+    return re.fullmatch(r"-\d*\.?\d+", word) is not None
+
+
+def _renamed(argv: Sequence[str]) -> list[str]:
+    words: list[str] = []
+    for index, word in enumerate(argv):
+        following = argv[index + 1] if index + 1 < len(argv) else None
+        if word.startswith("--"):
+            name, equals, value = word.partition("=")
+            name = _NAME.sub(lambda found: found.group().replace("_", "-"), name, count=1)
+            words.append(name + equals + value)
+        elif word.startswith("-O") and word != "-O":
+            words += ["--optimization-level", word[3:] if word[2] == "=" else word[2:]]
+        elif word == "-O" and following in _LEVELS:
+            words.append("--optimization-level")
+        else:
+            words.append(word)
+    return words
+
+
+def _scalar(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        pass
+    try:
+        return human_int(text)
+    except ValueError:
+        return text
+
+
+def _nested(keys: Sequence[str], value: Any) -> Any:
+    for key in reversed(keys):
+        value = {key: value}
+    return value
+
+
+def _merge(into: dict[str, Any], update: Any) -> None:
+    for key, value in update.items():
+        have = into.get(key)
+        if isinstance(value, dict) and isinstance(have, dict):
+            _merge(have, value)
+        elif isinstance(value, list) and isinstance(have, list):
+            have += value
+        else:
+            into[key] = value
+
+
+def _check_objects(parsed: Parsed) -> None:
+    """A key that the argument's configuration class does not have is refused while parsing."""
+    known = object_keys()
+    for dest, value in [*parsed.others.items(), ("quantization_config", _given_config(parsed))]:
+        keys = known.get(dest)
+        if keys is None or not isinstance(value, dict):
+            continue
+        for key in value:
+            if key not in keys:
+                flag = f"--{dest.replace('_', '-')}"
+                message = f"{flag} has no key {key!r}; known: {', '.join(sorted(keys))}"
+                parsed.problems.append(Problem("choice", flag, message, 0))
+
+
+def _given_config(parsed: Parsed) -> Any:
+    return parsed.values.get("rollout.quantization_config")
+
+
+_FOLDED: Mapping[str, tuple[tuple[str, str], ...]] = {
+    "attention_config": (("backend", "rollout.attention_backend"),),
+    "kernel_config": (
+        ("moe_backend", "rollout.moe_backend"),
+        ("linear_backend", "rollout.linear_backend"),
+    ),
+    "weight_transfer_config": (("backend", "rollout.weight_transfer_backend"),),
+    "hf_overrides": (("head_dtype", "rollout.head_dtype"),),
+}
+"""Keys of JSON arguments that the plan has fields for."""
+
+
+def _fold(parsed: Parsed) -> None:
+    for dest, pairs in _FOLDED.items():
+        value = parsed.others.get(dest)
+        if not isinstance(value, dict):
+            continue
+        for key, field in pairs:
+            if isinstance(value.get(key), str):
+                parsed.values.setdefault(field, value[key])
