@@ -12,9 +12,17 @@ from typing import Any
 
 from precision_plan.facts.megatron import DEFAULT_VERSION
 from precision_plan.facts.megatron_parser import parser_at
+from precision_plan.facts.vllm import DEFAULT_VERSION as DEFAULT_VLLM
 from precision_plan.importers.argv import Parsed, parse
-from precision_plan.plan import PrecisionPlan
+from precision_plan.importers.hf_config import (
+    model_of,
+    quantization_config_in,
+    quantization_of,
+)
+from precision_plan.importers.vllm_argv import parse_engine_arguments
+from precision_plan.plan import CheckpointFiles, PrecisionPlan
 from precision_plan.plan.base import Section
+from precision_plan.plan.serving import QuantizationConfig
 
 _SECTIONS: Mapping[str, type[Section]] = {
     name: info.annotation
@@ -53,6 +61,44 @@ def megatron_row(row: Mapping[str, Any]) -> tuple[PrecisionPlan, Parsed]:
     if row.get("env") is not None:
         sections["env"] = {"train_actor": dict(row["env"])}
     return plan_of(sections), parsed
+
+
+def vllm_row(row: Mapping[str, Any]) -> tuple[PrecisionPlan, Parsed, CheckpointFiles | None]:
+    """Plan of a row whose ``argv`` is that of ``vllm serve``, and the configuration beside it."""
+    versions = {"vllm": DEFAULT_VLLM, **(row.get("versions") or {})}
+    parsed = parse_engine_arguments(row.get("argv") or (), versions["vllm"])
+    checkpoint = _checkpoint(row)
+    sections: dict[str, dict[str, Any]] = {
+        "hardware": _hardware(row),
+        "software": {"framework": "vllm", **versions},
+    }
+    for field, value in parsed.values.items():
+        section, _, name = field.partition(".")
+        sections.setdefault(section, {})[name] = value
+    if parsed.others:
+        sections["launch"] = {"extra_args": parsed.others}
+    if row.get("env") is not None:
+        sections["env"] = {"vllm_worker": dict(row["env"])}
+    if checkpoint is not None:
+        sections["model"] = model_of(checkpoint.config)
+        if checkpoint.quantization_config is not None:
+            values = quantization_of(checkpoint.quantization_config)
+            config = QuantizationConfig().model_copy(update=values)
+            sections["checkpoint"] = {"quantization_config": config}
+    return plan_of(sections), parsed, checkpoint
+
+
+def _checkpoint(row: Mapping[str, Any]) -> CheckpointFiles | None:
+    config = row.get("model_config")
+    if config is None:
+        return None
+    beside = row.get("quantization_config")
+    if beside is not None:
+        config = {**config, "quantization_config": beside}
+    found = quantization_config_in(config)
+    return CheckpointFiles(
+        "", config, quantization_config=found.config, quantization_key=found.key
+    )
 
 
 def _hardware(row: Mapping[str, Any]) -> dict[str, Any]:

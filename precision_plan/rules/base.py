@@ -25,6 +25,7 @@ from precision_plan.plan import (
     effective,
 )
 from precision_plan.plan.base import Section
+from precision_plan.plan.engine import Engine, engine
 from precision_plan.plan.environment import declared_env, train_env
 from precision_plan.plan.layer_map import LayerMap, layer_map
 
@@ -115,6 +116,11 @@ class Context:
     def rollout_env(self) -> Mapping[str, tuple[str, str]]:
         """``{variable: (value, plan field)}`` of the rollout engine's workers."""
         return declared_env(self.plan, "vllm_worker")
+
+    @cached_property
+    def engine(self) -> Engine | None:
+        """What vLLM makes of the rollout; ``None`` without the model's configuration."""
+        return engine(self.plan, self.checkpoint, self.target)
 
     @cached_property
     def layers(self) -> LayerMap | None:
