@@ -5,8 +5,9 @@
 FOLDER holds ``megatron/VERSION.jsonl``: rows as ``precision-plan lint --jsonl`` reads them, with
 the real outcome beside (``ok``, ``stage`` and ``source`` of a refusal, ``resolved`` of an
 acceptance), and ``te_hardware.jsonl``: recipe, compute capability, CUDA and Transformer Engine
-version with ``accepted``. Errors of stage ``build`` and ``policy`` are counted apart: the real code
-raises the former later and the latter never. Every disagreement is listed. Exits 1 if there is one.
+version with ``accepted``; and ``vllm/VERSION.jsonl``, rows with a model configuration. Errors of
+stage ``build``, ``worker`` and ``policy`` are counted apart: the real code raises the former later
+and the latter never. Every disagreement is listed. Exits 1 if there is one.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from precision_plan.batch import lint_lines
 from precision_plan.facts.gpus import parse_capability
 from precision_plan.facts.transformer_engine import te_accepts
 
-LATER = frozenset({"build", "policy"})
+LATER = frozenset({"build", "worker", "policy"})
 OUTCOME = frozenset({"ok", "stage", "source", "resolved", "error"})
 
 
@@ -86,11 +87,12 @@ def main(arguments: list[str]) -> int:
     columns = ("cases", "false accepts", "false refusals", "resolved mismatches")
     print(f"{'':24}" + "".join(f"{name:>21}" for name in (*columns, "build or policy only")))
     wrong: list[str] = []
-    for file in sorted((folder / "megatron").glob("*.jsonl")):
-        counts, listed, rate = compare(file)
-        shown = "".join(f"{counts[name]:>21}" for name in (*columns, "build or policy only"))
-        print(f"{file.stem:24}{shown}   {rate:,.0f} rows/s")
-        wrong += listed
+    for kind in ("megatron", "vllm"):
+        for file in sorted((folder / kind).glob("*.jsonl")):
+            counts, listed, rate = compare(file)
+            shown = "".join(f"{counts[name]:>21}" for name in (*columns, "build or policy only"))
+            print(f"{f'{kind} {file.stem}':24}{shown}   {rate:,.0f} rows/s")
+            wrong += listed
     counts, listed = hardware(folder / "te_hardware.jsonl")
     print(f"{'te_hardware':24}" + "".join(f"{counts[name]:>21}" for name in columns[:3]))
     wrong += listed

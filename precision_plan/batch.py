@@ -15,8 +15,8 @@ from typing import Any
 from precision_plan.facts.gpus import gpus
 from precision_plan.facts.megatron import DEFAULT_VERSION
 from precision_plan.facts.versions import UnknownVersion, version
-from precision_plan.importers.findings import parse_findings
-from precision_plan.importers.rows import megatron_row
+from precision_plan.importers.findings import engine_parse_findings, parse_findings
+from precision_plan.importers.rows import megatron_row, vllm_row
 from precision_plan.plan import Diagnostic
 from precision_plan.plan.codes import compose_diagnostic
 from precision_plan.plan.resolved import resolved
@@ -24,11 +24,14 @@ from precision_plan.plan.target import PACKAGES
 from precision_plan.rules.base import Context
 from precision_plan.rules.engine import check_context
 
-FRAMEWORKS = ("megatron-lm",)
+FRAMEWORKS = ("megatron-lm", "vllm")
 """Frameworks whose command line can be read so far."""
 
 _STAGES: Mapping[str, str] = {"run": "build"}
 """``build`` stands for everything that fails after the real program's own checks."""
+
+_ENGINE_STAGES: Mapping[str, str] = {"run": "worker", "build": "worker"}
+"""The same for vLLM, whose workers build the model."""
 
 _KEYS = frozenset(
     {
@@ -72,9 +75,14 @@ def lint_lines(lines: Iterable[str]) -> Iterator[tuple[str, int]]:
 def lint_row(row: Mapping[str, Any]) -> dict[str, Any]:
     """Check one row; returns the answer as plain data.
 
+    A ``framework`` that only serves has engine arguments in ``argv``, and the answer holds what
+    the engine resolves.
+
     ``ok`` is false if there is any error; each error names the ``stage`` at which the real program
     would notice (``build`` and ``run`` later than argument validation, ``policy`` never).
     """
+    if row.get("framework") == "vllm":
+        return _lint_engine(row)
     plan, parsed = megatron_row(row)
     megatron_core = plan.software.megatron_core or DEFAULT_VERSION
     context = Context(plan)
@@ -82,14 +90,30 @@ def lint_row(row: Mapping[str, Any]) -> dict[str, Any]:
     return _answer(row.get("id"), found, resolved(context.effective))
 
 
-def _answer(id: Any, found: Iterable[Diagnostic], values: Mapping[str, Any]) -> dict[str, Any]:
+def _lint_engine(row: Mapping[str, Any]) -> dict[str, Any]:
+    plan, parsed, checkpoint = vllm_row(row)
+    context = Context(plan, checkpoint)
+    found = [
+        *engine_parse_findings(parsed, plan.software.vllm or ""),
+        *check_context(context).diagnostics,
+    ]
+    values = context.engine.resolved() if context.engine is not None else {}
+    return _answer(row.get("id"), found, values, _ENGINE_STAGES)
+
+
+def _answer(
+    id: Any,
+    found: Iterable[Diagnostic],
+    values: Mapping[str, Any],
+    stages: Mapping[str, str] = _STAGES,
+) -> dict[str, Any]:
     errors: list[dict[str, Any]] = []
     warnings: list[dict[str, Any]] = []
     for diagnostic in found:
         entry: dict[str, Any] = {
             "id": diagnostic.id,
             "slug": diagnostic.slug,
-            "stage": _STAGES.get(diagnostic.stage, diagnostic.stage),
+            "stage": stages.get(diagnostic.stage, diagnostic.stage),
             "field": diagnostic.field,
             "message": diagnostic.message,
         }
@@ -127,7 +151,14 @@ def _row(line: str) -> Mapping[str, Any]:
     if framework is not None and framework not in FRAMEWORKS:
         raise _BrokenRow(f"framework {framework!r} is none of {', '.join(FRAMEWORKS)}")
     _check_types(row)
+    _check_config(row)
     return row
+
+
+def _check_config(row: Mapping[str, Any]) -> None:
+    config = row.get("model_config")
+    if config is not None and not isinstance(config, dict):
+        raise _BrokenRow("model_config is not an object")
 
 
 def _check_types(row: Mapping[str, Any]) -> None:

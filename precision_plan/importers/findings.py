@@ -8,6 +8,8 @@ from functools import lru_cache
 
 from precision_plan.facts.megatron_absent import absent_flags
 from precision_plan.facts.megatron_parser import Option, parser_at
+from precision_plan.facts.vllm import engine_args
+from precision_plan.facts.vllm_options import options_at
 from precision_plan.importers.argv import Parsed, Problem, ProblemKind
 from precision_plan.plan import UNKNOWN, Because, Diagnostic, Fix
 from precision_plan.plan.codes import compose_diagnostic
@@ -31,11 +33,31 @@ def parse_findings(parsed: Parsed, megatron_core: str) -> tuple[Diagnostic, ...]
     return tuple(found)
 
 
+def engine_parse_findings(parsed: Parsed, vllm: str) -> tuple[Diagnostic, ...]:
+    """Findings about a command line that vLLM's own parser reads at one version."""
+    found = [
+        _found(problem, *(_unknown_to_vllm(problem.flag, vllm) if _unread(problem) else ((), ())))
+        for problem in parsed.problems
+    ]
+    for field in dict.fromkeys(parsed.repeated):
+        message = f"{field} is given more than once with different values; the last one wins"
+        found.append(compose_diagnostic("PP906", message, field=field, stage="parse"))
+    return tuple(found)
+
+
+def _unread(problem: Problem) -> bool:
+    return problem.kind == "unknown"
+
+
 def _problem(problem: Problem, megatron_core: str) -> Diagnostic:
     because: tuple[Because, ...] = ()
     fix: tuple[Fix, ...] = ()
     if problem.kind == "unknown":
         because, fix = _unknown(problem.flag, megatron_core)
+    return _found(problem, because, fix)
+
+
+def _found(problem: Problem, because: tuple[Because, ...], fix: tuple[Fix, ...]) -> Diagnostic:
     return compose_diagnostic(
         _CODES[problem.kind],
         problem.message,
@@ -58,3 +80,14 @@ def _unknown(flag: str, megatron_core: str) -> tuple[tuple[Because, ...], tuple[
     close = get_close_matches(flag, options, n=2, cutoff=0.75)
     fix = (Fix(f"did you mean {' or '.join(close)}?"),) if close else ()
     return because, fix
+
+
+@lru_cache(maxsize=1024)
+def _unknown_to_vllm(flag: str, vllm: str) -> tuple[tuple[Because, ...], tuple[Fix, ...]]:
+    """An argument that another release has, or what may have been meant."""
+    for arg in engine_args().values():
+        if arg.flag == flag and vllm not in arg.versions:
+            why = f"vLLM has {flag} in {arg.versions} only" + (f": {arg.note}" if arg.note else "")
+            return (Because(why),), (Fix(f"remove {flag}"),)
+    close = get_close_matches(flag, options_at(vllm), n=2, cutoff=0.75)
+    return (), (Fix(f"did you mean {' or '.join(close)}?"),) if close else ()

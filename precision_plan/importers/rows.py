@@ -72,11 +72,15 @@ def vllm_row(row: Mapping[str, Any]) -> tuple[PrecisionPlan, Parsed, CheckpointF
         "hardware": _hardware(row),
         "software": {"framework": "vllm", **versions},
     }
+    others = dict(parsed.others)
     for field, value in parsed.values.items():
         section, _, name = field.partition(".")
-        sections.setdefault(section, {})[name] = value
-    if parsed.others:
-        sections["launch"] = {"extra_args": parsed.others}
+        if _SECTIONS[section].takes(name, value):
+            sections.setdefault(section, {})[name] = value
+        else:
+            others[name] = value  # the parser takes it and the engine does not
+    if others:
+        sections["launch"] = {"extra_args": others}
     if row.get("env") is not None:
         sections["env"] = {"vllm_worker": dict(row["env"])}
     if checkpoint is not None:
@@ -96,9 +100,7 @@ def _checkpoint(row: Mapping[str, Any]) -> CheckpointFiles | None:
     if beside is not None:
         config = {**config, "quantization_config": beside}
     found = quantization_config_in(config)
-    return CheckpointFiles(
-        "", config, quantization_config=found.config, quantization_key=found.key
-    )
+    return CheckpointFiles("", config, quantization_config=found.config, quantization_key=found.key)
 
 
 def _hardware(row: Mapping[str, Any]) -> dict[str, Any]:

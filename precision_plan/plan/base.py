@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from functools import lru_cache
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 
 class Section(BaseModel):
@@ -29,3 +30,19 @@ class Section(BaseModel):
         for name, value in self.__dict__.items():
             if value is not None:
                 yield name, value
+
+    @classmethod
+    def takes(cls, name: str, value: Any) -> bool:
+        """True if the field ``name`` may hold ``value``; for values that come from no recipe."""
+        try:
+            _adapter(cls, name).validate_python(value, strict=True)
+        except ValidationError:
+            return False
+        return True
+
+
+@lru_cache(maxsize=512)
+def _adapter(section: type[Section], name: str) -> TypeAdapter[Any]:
+    info = section.model_fields[name]
+    annotated: Any = Annotated[info.annotation, info]
+    return TypeAdapter(annotated)

@@ -7,7 +7,7 @@ whose code was followed. What is not known stays ``None``, and nothing is refuse
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,13 +26,17 @@ from precision_plan.plan.target import Target
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """One thing that the engine refuses: the rule that explains it, what, and where."""
+    """One thing that the engine refuses: the rule that explains it, what, and where.
+
+    ``instead`` is a value of the field that would do; ``None`` if it is best left unset.
+    """
 
     rule: str
     message: str
     field: str
     premises: tuple[str, ...] = ()
     stage: Stage = "engine_config"
+    instead: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +75,7 @@ _DTYPES: Mapping[str, str] = {
     "float32": "float32",
     "bfloat16": "bfloat16",
 }
+_SERVED_BY_VLLM = (None, "vllm", "vime")
 _DTYPE = "rollout.dtype"
 _FLAG = "rollout.quantization"
 _KV = "rollout.kv_cache_dtype"
@@ -85,7 +90,7 @@ def engine(
     if checkpoint is None or not checkpoint.config:
         return None
     vllm = target.package("vllm")
-    if vllm is None or not is_release(vllm):
+    if vllm is None or not is_release(vllm) or target.framework not in _SERVED_BY_VLLM:
         return None
     return _Resolution(plan, checkpoint, target).engine()
 
@@ -102,6 +107,7 @@ class _Resolution:
         self.raw = checkpoint.quantization_config
         self.model_type = _text(self.config.get("model_type"))
         self.text_type = _text(self.text.get("model_type")) or self.model_type
+        self.extra: Mapping[str, Any] = plan.launch.extra_args or {}
         self.refusals: list[Refusal] = []
 
     def engine(self) -> Engine:
@@ -135,6 +141,8 @@ class _Resolution:
     def _dtype(self) -> str | None:
         """Source: vllm@0.33.0:vllm/config/model.py:2398-2518."""
         asked = (self.plan.rollout.dtype or "auto").lower()
+        if self.target.framework == "vime":  # it decides the dtype itself
+            asked = "float16" if self.plan.training.fp16 else "auto"
         if asked != "auto":
             dtype = _DTYPES.get(asked)
             if dtype == "float16" and not self._takes_float16():
@@ -180,6 +188,10 @@ class _Resolution:
         """Source: vllm@0.33.0:vllm/config/model.py:1383-1486."""
         asked = self.plan.rollout.quantization
         flag = asked.lower() if isinstance(asked, str) else None
+        written = self.config.get("quantization_config")
+        if written is not None and not isinstance(written, Mapping):
+            self._refuse("PP413", "quantization_config is no object", _CONFIG.rpartition(".")[0])
+            return None
         found = method_of(self.raw, flag, self.model_type, self.target.compute_capability)
         if found.problem is not None:
             self._refuse(found.rule, found.problem, _FLAG if found.by_flag else _CONFIG)
@@ -227,7 +239,7 @@ class _Resolution:
     # Caches -------------------------------------------------------------------------------------
     def _kv_dtype(self) -> str:
         """Source: vllm@0.33.0:vllm/utils/torch_utils.py:443-516; .../vllm/config/cache.py."""
-        asked = self.plan.rollout.kv_cache_dtype or "auto"
+        asked = self.plan.rollout.kv_cache_dtype or self.extra.get("kv_cache_dtype") or "auto"
         found = kv_dtype_of(self.raw) if asked == "auto" else asked
         row = kv_dtypes().get(found)
         if row is None or "0.33.0" not in row.versions:
@@ -257,13 +269,10 @@ class _Resolution:
 
     # Parallelism and numbers ----------------------------------------------------------------------
     def _parallel(self) -> None:
-        """Source: vllm@0.33.0:vllm/config/model.py:1537-1568; .../vllm/config/parallel.py:563-584."""
+        """Source: vllm@0.33.0:vllm/config/model.py:1537-1568; vllm/config/parallel.py:563-593."""
         rollout = self.plan.rollout
-        for dest, limit in limits().items():
-            value = getattr(rollout, dest, None)
-            broken = limit.broken(value) if isinstance(value, (int, float)) else None
-            if broken is not None:
-                self._refuse("PP415", f"{dest} is {value}; it must be {broken}", f"rollout.{dest}")
+        for message, field in out_of_range(self.plan):
+            self._refuse("PP415", message, field)
         tensor = rollout.tensor_parallel_size or 1
         heads = _whole(self.text.get("num_attention_heads"))
         if heads is not None and tensor > 0 and heads % tensor:
@@ -278,9 +287,7 @@ class _Resolution:
             self._refuse("PP445", message, "rollout.enable_expert_parallel", "model.num_experts")
         if rollout.enable_eplb and not rollout.enable_expert_parallel:
             message = "expert load balancing without expert parallelism"
-            self._refuse(
-                "PP442", message, "rollout.enable_eplb", "rollout.enable_expert_parallel"
-            )
+            self._refuse("PP442", message, "rollout.enable_eplb", "rollout.enable_expert_parallel")
         elif rollout.enable_eplb and tensor * (rollout.data_parallel_size or 1) <= 1:
             message = "expert load balancing needs tensor or data parallelism"
             self._refuse("PP417", message, "rollout.enable_eplb", "rollout.tensor_parallel_size")
@@ -313,7 +320,7 @@ class _Resolution:
         asked = self.plan.rollout.attention_backend
         head_size = self._head_size()
         sparse = "index_topk" in self.text
-        block = (self.plan.launch.extra_args or {}).get("block_size")
+        block = self.extra.get("block_size")
         choice = choose_attention(
             asked,
             capability,
@@ -348,6 +355,21 @@ class _Resolution:
         hidden = _whole(self.text.get("hidden_size"))
         heads = _whole(self.text.get("num_attention_heads"))
         return hidden // heads if hidden and heads else None
+
+
+def out_of_range(plan: PrecisionPlan) -> Iterator[tuple[str, str]]:
+    """``(message, plan field)`` of engine arguments outside of what the configuration takes."""
+    extra = plan.launch.extra_args or {}
+    for dest, limit in limits().items():
+        value = getattr(plan.rollout, dest, None)
+        field = f"rollout.{dest}"
+        if value is None:
+            value, field = extra.get(dest), "launch.extra_args"
+        if not isinstance(value, (int, float)):
+            continue
+        broken = limit.broken(value)
+        if broken is not None:
+            yield f"{dest} is {value}; it must be {broken}", field
 
 
 _STATE_IN_FLOAT32 = ("NemotronHForCausalLM", "NemotronHPuzzleForCausalLM")

@@ -50,7 +50,7 @@ def _group(group: Any, form: Any) -> str | None:
         return None
     weights, inputs = group.get("weights"), group.get("input_activations")
     problem = args_problem(weights)
-    if problem is not None:
+    if problem is not None or not isinstance(weights, Mapping):
         return f"weights: {problem}"
     order = weights.get("actorder")
     if order is True or (isinstance(order, str) and order.lower() in {"group", "dynamic"}):

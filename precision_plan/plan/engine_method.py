@@ -134,9 +134,12 @@ def act_order(raw: Config) -> bool:
         return True
     dynamic = raw.get("dynamic")
     for pattern, layer in dynamic.items() if isinstance(dynamic, Mapping) else ():
-        if isinstance(pattern, str) and not pattern.startswith("-:") and isinstance(layer, Mapping):
-            if layer.get("desc_act", ordered) and layer.get("group_size", size) != -1:
-                return True
+        if not isinstance(pattern, str) or pattern.startswith("-:"):
+            continue
+        if not isinstance(layer, Mapping):
+            continue
+        if layer.get("desc_act", ordered) and layer.get("group_size", size) != -1:
+            return True
     return False
 
 

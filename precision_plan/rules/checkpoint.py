@@ -10,7 +10,7 @@ from precision_plan.plan import Fix
 from precision_plan.plan.serving import QuantizationConfig
 from precision_plan.rules.base import Context, Finding, Found, Rule, rule, set_to
 from precision_plan.rules.formats import config_format
-from precision_plan.rules.vllm_engine import CONFIG, checkpoint_method, serves
+from precision_plan.rules.vllm_engine import CONFIG, checkpoint_method, refused_config, serves
 
 _QUANT = "vllm@0.33.0:vllm/model_executor/layers/quantization"
 _GUIDE = "vllm-project/vime@8c1c944:docs/en/advanced/low-precision.md"
@@ -78,6 +78,7 @@ def key_missing(ctx: Context) -> Iterator[Finding]:
                 CONFIG,
                 f"{CONFIG}.quant_method",
                 fix=(fix,),
+                stage="build" if ctx.engine is not None and not refused_config(ctx) else None,
             )
 
 
@@ -105,6 +106,8 @@ def method_unknown(ctx: Context) -> Found:
     """
     config = ctx.plan.checkpoint.quantization_config
     if config is None or config.quant_method is None or not serves(ctx):
+        return None
+    if ctx.engine is not None:  # it has looked at the whole config, PP401 reports
         return None
     if config.quant_method == "ascend" or checkpoint_method(ctx) is not None:
         return None

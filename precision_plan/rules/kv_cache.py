@@ -10,7 +10,7 @@ from precision_plan.facts.vllm_backends import (
 )
 from precision_plan.plan import Because
 from precision_plan.rules.base import Context, Found, Rule, rule, set_to
-from precision_plan.rules.vllm_engine import engine_dtype, is_mla, method, serves
+from precision_plan.rules.vllm_engine import by_engine, engine_dtype, is_mla, method, serves
 
 KV = "rollout.kv_cache_dtype"
 _BACKEND = "rollout.attention_backend"
@@ -34,6 +34,7 @@ def asked_kv_dtype(ctx: Context) -> str | None:
     source=(f"{_CACHE}:44-67",),
     needs=("vllm",),
 )
+@by_engine("PP421")
 def not_in_version(ctx: Context) -> Found:
     """The declared vLLM does not have this KV cache dtype.
 
@@ -50,10 +51,13 @@ def not_in_version(ctx: Context) -> Found:
         software: {framework: vllm, vllm: 0.33.0}
         rollout: {kv_cache_dtype: nvfp4}
     """
-    asked = asked_kv_dtype(ctx)
-    if asked is None:
+    unknown = ctx.extra("kv_cache_dtype")  # a text that no plan can hold
+    asked = asked_kv_dtype(ctx) or unknown
+    if not isinstance(asked, str):
         return None
-    row, have = kv_dtypes()[asked], ctx.target.package("vllm")
+    row, have = kv_dtypes().get(asked), ctx.target.package("vllm")
+    if row is None:
+        return ctx.found(f"vLLM has no KV cache dtype {asked}", KV, fix=(set_to((KV, "auto")),))
     if have is None or have in row.versions:
         return None
     return ctx.found(
@@ -71,6 +75,7 @@ def not_in_version(ctx: Context) -> Found:
     stage="engine_config",
     source=(f"{_VLLM}:1492-1508",),
 )
+@by_engine("PP422")
 def float_differs(ctx: Context) -> Found:
     """A 16-bit KV cache dtype must be the model's dtype.
 
@@ -104,6 +109,7 @@ def float_differs(ctx: Context) -> Found:
     stage="engine_config",
     source=(f"{_VLLM}:3421-3438",),
 )
+@by_engine("PP423")
 def nvfp4_with_mla(ctx: Context) -> Found:
     """NVFP4 KV caches are not for multi-head latent attention.
 
@@ -215,6 +221,7 @@ def _candidates(ctx: Context, asked: str) -> list[AttentionBackend]:
     needs=("gpu",),
     hardware="by KV dtype and compute capability",
 )
+@by_engine("PP425")
 def without_a_backend(ctx: Context) -> Found:
     """No attention backend of vLLM takes this KV cache dtype on the declared GPU.
 
@@ -273,6 +280,7 @@ def without_a_backend(ctx: Context) -> Found:
     needs=("gpu",),
     hardware="by backend",
 )
+@by_engine("PP426")
 def backend_refuses(ctx: Context) -> Found:
     """The attention backend that the plan names cannot serve this model here.
 

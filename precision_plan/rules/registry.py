@@ -84,6 +84,7 @@ def rules() -> Mapping[str, Rule]:
         unused,
         unused_optimizer,
         versions,
+        vllm_config,
         weight_sync,
         weight_sync_engine,
         weight_sync_modes,
@@ -160,6 +161,7 @@ def rules() -> Mapping[str, Rule]:
         recipe,
         extra_args,
         environment_engine,
+        vllm_config,
     )
     found: dict[str, Rule] = {}
     slugs: set[str] = set()

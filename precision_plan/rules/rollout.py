@@ -8,7 +8,13 @@ from difflib import get_close_matches
 from precision_plan.facts.vllm import DEFAULT_VERSION, QuantName, engine_args, quant_names
 from precision_plan.plan import Because
 from precision_plan.rules.base import Context, Finding, Found, Rule, rule, set_to
-from precision_plan.rules.vllm_engine import CONFIG, FLAG, checkpoint_method, serves
+from precision_plan.rules.vllm_engine import (
+    CONFIG,
+    FLAG,
+    by_engine,
+    checkpoint_method,
+    serves,
+)
 
 _MODEL = "vllm@0.33.0:vllm/config/model.py"
 _NAMES = "vllm@0.33.0:vllm/model_executor/layers/quantization/__init__.py:14-53"
@@ -42,6 +48,7 @@ def _known(ctx: Context) -> QuantName | None:
     stage="engine_config",
     source=(f"{_MODEL}:1452-1470", _NAMES),
 )
+@by_engine("PP401")
 def unknown_name(ctx: Context) -> Found:
     """vLLM does not know this quantization method at the declared version.
 
@@ -91,6 +98,7 @@ def unknown_name(ctx: Context) -> Found:
     stage="engine_config",
     source=(f"{_MODEL}:1472-1485",),
 )
+@by_engine("PP402")
 def deprecated(ctx: Context) -> Found:
     """The method is deprecated and vLLM refuses it unless told otherwise.
 
@@ -129,6 +137,7 @@ def deprecated(ctx: Context) -> Found:
     stage="engine_config",
     source=(f"{_MODEL}:1383-1462", "vllm-project/vllm#19050", "vllm-project/vllm-ascend#6635"),
 )
+@by_engine("PP403")
 def differs(ctx: Context) -> Found:
     """--quantization names another method than the checkpoint's quantization_config.
 

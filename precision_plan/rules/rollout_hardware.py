@@ -9,6 +9,7 @@ from precision_plan.rules.formats import rollout_format
 from precision_plan.rules.vllm_engine import (
     CONFIG,
     FLAG,
+    by_engine,
     checkpoint_method,
     engine_dtype,
     method,
@@ -30,6 +31,7 @@ _KERNELS = "vllm@0.33.0:vllm/model_executor/kernels/linear/__init__.py"
     needs=("gpu",),
     hardware="by method and vLLM version",
 )
+@by_engine("PP405")
 def needs_newer_gpu(ctx: Context) -> Found:
     """vLLM's quantization method needs a higher compute capability than the declared GPU has.
 
@@ -73,6 +75,7 @@ def needs_newer_gpu(ctx: Context) -> Found:
     source=("vllm@0.33.0:vllm/platforms/rocm.py:668-692",),
     hardware="ROCm",
 )
+@by_engine("PP406")
 def not_on_rocm(ctx: Context) -> Found:
     """vLLM's ROCm platform does not take this quantization method.
 
@@ -117,6 +120,7 @@ def not_on_rocm(ctx: Context) -> Found:
     stage="engine_config",
     source=(f"{_VLLM}:937-943", "vllm-project/vllm#28857"),
 )
+@by_engine("PP407")
 def refuses_dtype(ctx: Context) -> Found:
     """The quantization method does not compute in the engine's dtype.
 
@@ -162,6 +166,7 @@ def refuses_dtype(ctx: Context) -> Found:
     stage="engine_config",
     source=(f"{_MODEL}:2398-2418", "unslothai/unsloth#5074"),
 )
+@by_engine("PP408")
 def family_refuses_fp16(ctx: Context) -> Found:
     """Gemma 2, Gemma 3 and GLM-4 do not run in float16.
 

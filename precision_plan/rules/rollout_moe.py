@@ -6,7 +6,7 @@ from precision_plan.facts.vllm_backends import attention_backend, moe_methods
 from precision_plan.plan import Because
 from precision_plan.rules.base import Context, Found, Rule, rule, set_to
 from precision_plan.rules.shapes_rollout import engine_tp
-from precision_plan.rules.vllm_engine import engine_dtype, method, serves
+from precision_plan.rules.vllm_engine import by_engine, engine_dtype, method, serves
 
 _ORACLE = "vllm@0.33.0:vllm/model_executor/layers/fused_moe/oracle"
 _EXPERTS = "vllm@0.33.0:vllm/model_executor/layers/fused_moe/routed_experts.py:186-200"
@@ -67,6 +67,7 @@ def backend_not_for_format(ctx: Context) -> Found:
     stage="engine_config",
     source=(_PARALLEL,),
 )
+@by_engine("PP442")
 def eplb_needs_ep(ctx: Context) -> Found:
     """Expert load balancing needs expert parallelism over more than one GPU.
 
@@ -190,6 +191,7 @@ def moonep(ctx: Context) -> Found:
     stage="engine_config",
     source=("vllm@0.33.0:vllm/config/model.py:1498-1503",),
 )
+@by_engine("PP445")
 def dense_with_ep(ctx: Context) -> Found:
     """Expert parallelism is asked for and the model has no experts.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from precision_plan.facts.vllm import StateDtype, state_dtype_of
 from precision_plan.rules.base import Context, Found, Rule, rule, set_to
-from precision_plan.rules.vllm_engine import is_hybrid, serves
+from precision_plan.rules.vllm_engine import by_engine, is_hybrid, serves
 
 _SSM = "rollout.mamba_ssm_cache_dtype"
 _CONV = "rollout.mamba_cache_dtype"
@@ -69,6 +69,7 @@ def state_left_alone(ctx: Context) -> Found:
     stage="engine_config",
     source=("vllm@0.33.0:vllm/config/vllm.py:1595-1605", "vllm@0.33.0:vllm/config/mamba.py:83-104"),
 )
+@by_engine("PP432")
 def rounding_needs_fp16(ctx: Context) -> Found:
     """Stochastic rounding of the recurrent state needs mamba_ssm_cache_dtype float16.
 

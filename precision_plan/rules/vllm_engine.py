@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import wraps
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from precision_plan.facts.vllm import architectures, quant_names
 from precision_plan.facts.vllm_quant import QuantMethod, quant_methods, resolve_method
+from precision_plan.plan import Because, Fix
+from precision_plan.plan.engine import Refusal
+from precision_plan.rules.base import Context, Finding, Found, set_to
 from precision_plan.rules.formats import SGLANG_FRAMEWORKS
 
 if TYPE_CHECKING:
     from precision_plan.plan.serving import QuantizationConfig
-    from precision_plan.rules.base import Context
 
 FLAG = "rollout.quantization"
 CONFIG = "checkpoint.quantization_config"
@@ -26,6 +29,52 @@ LONG_DTYPES: Mapping[str, str] = MappingProxyType(
         "float32": "float32",
     }
 )
+
+
+Check = Callable[[Context], Found]
+
+
+def by_engine(rule_id: str) -> Callable[[Check], Check]:
+    """Let the resolved engine decide where there is one; without, the decorated check does.
+
+    The engine is resolved where the model's ``config.json`` is known (``ctx.engine``). The check
+    then rests on what the plan says of the checkpoint.
+    """
+
+    def wrap(check: Check) -> Check:
+        @wraps(check)
+        def examine(ctx: Context) -> Found:
+            if ctx.engine is None:
+                return check(ctx)
+            return tuple(refused(ctx, rule_id))
+
+        return examine
+
+    return wrap
+
+
+def refused(ctx: Context, rule_id: str) -> Iterator[Finding]:
+    """What the resolved engine refuses for the reason that one rule explains."""
+    if ctx.engine is None:
+        return
+    for refusal in ctx.engine.refusals:
+        if refusal.rule == rule_id:
+            yield _finding(ctx, refusal)
+
+
+def refused_config(ctx: Context) -> bool:
+    """True if the resolved engine does not take the checkpoint's quantization config."""
+    return any(True for _ in refused(ctx, "PP413"))
+
+
+def _finding(ctx: Context, refusal: Refusal) -> Finding:
+    premises = tuple(ctx.premise(name) for name in refusal.premises)
+    if refusal.field.startswith("rollout."):
+        fix = (set_to((refusal.field, refusal.instead)),)
+    else:
+        fix = (Fix("correct the checkpoint's config, or serve another checkpoint"),)
+    because = premises or (Because("as vLLM 0.33 resolves the model's configuration"),)
+    return Finding(refusal.message, refusal.field, because, fix, stage=refusal.stage)
 
 
 def serves(ctx: Context) -> bool:

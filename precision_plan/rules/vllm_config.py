@@ -1,0 +1,188 @@
+"""PP413 to PP417: what vLLM's engine configuration refuses in a config and in arguments."""
+
+from __future__ import annotations
+
+from precision_plan.facts.versions import VersionRange
+from precision_plan.plan.engine import out_of_range as beyond
+from precision_plan.rules.base import Context, Found, Rule, rule
+from precision_plan.rules.vllm_engine import refused
+
+_RELEASE = {"vllm": VersionRange("0.33.0", "0.33")}
+_QUANT = "vllm@0.33.0:vllm/model_executor/layers/quantization"
+_LOADER = "vllm@0.33.0:vllm/model_executor/model_loader/weight_utils.py:197-410"
+
+
+@rule(
+    "PP413",
+    "quantization-config-refused",
+    "error",
+    stage="engine_config",
+    source=(
+        f"{_QUANT}/fp8.py:92-175",
+        f"{_QUANT}/auto_gptq.py:104-211",
+        f"{_QUANT}/auto_awq.py:186-260",
+        f"{_QUANT}/modelopt.py:324-478",
+        f"{_QUANT}/compressed_tensors/compressed_tensors.py:234-385",
+    ),
+    versions=_RELEASE,
+)
+def config_refused(ctx: Context) -> Found:
+    """vLLM's class for the method does not take the checkpoint's quantization_config.
+
+    Why:
+        Each method has a class that reads the config: ``fp8`` demands an ``activation_scheme``,
+        block scales go with dynamic activations only, GPTQ is symmetric with 4 or 8 bits and
+        without activation order, AWQ has 4 bits, ModelOpt a ``quant_algo`` of the method, and
+        compressed-tensors checks every group's arguments. A misspelt key is a missing one.
+
+    Bad:
+        software: {framework: vllm, vllm: 0.33.0}
+        files:
+          config:
+            architectures: [LlamaForCausalLM]
+            model_type: llama
+            quantization_config: {quant_method: fp8, weight_block_size: [128, 128]}
+
+    Good:
+        software: {framework: vllm, vllm: 0.33.0}
+        files:
+          config:
+            architectures: [LlamaForCausalLM]
+            model_type: llama
+            quantization_config:
+              quant_method: fp8
+              activation_scheme: dynamic
+              weight_block_size: [128, 128]
+    """
+    return tuple(refused(ctx, "PP413"))
+
+
+@rule(
+    "PP414",
+    "method-without-its-checkpoint",
+    "error",
+    stage="engine_config",
+    source=(_LOADER,),
+    versions=_RELEASE,
+)
+def without_checkpoint(ctx: Context) -> Found:
+    """--quantization names a method that needs a quantized checkpoint, and this one is not.
+
+    Why:
+        Only the online methods quantize at load (``fp8_per_tensor``, ``fp8_per_block``,
+        ``fp8_per_channel``, ``mxfp8``, ``mxfp4``, ``online`` and a few others). For every other
+        one vLLM looks for a config in the checkpoint, then for the method's file, and stops.
+
+    Bad:
+        software: {framework: vllm, vllm: 0.33.0}
+        rollout: {quantization: awq_marlin}
+        files: {config: {architectures: [LlamaForCausalLM], model_type: llama}}
+
+    Good:
+        software: {framework: vllm, vllm: 0.33.0}
+        rollout: {quantization: fp8_per_block}
+        files: {config: {architectures: [LlamaForCausalLM], model_type: llama}}
+    """
+    return tuple(refused(ctx, "PP414"))
+
+
+@rule(
+    "PP415",
+    "engine-number-out-of-range",
+    "error",
+    stage="engine_config",
+    source=("vllm@0.33.0:vllm/config/parallel.py:150-300", "vllm@0.33.0:vllm/config/cache.py:180"),
+    versions=_RELEASE,
+)
+def out_of_range(ctx: Context) -> Found:
+    """A number of the engine arguments is outside of the range that vLLM takes.
+
+    Why:
+        The parser takes any number; the configuration classes then demand at least one rank, a
+        positive block size, a memory fraction of at most one and the like.
+
+    Bad:
+        software: {framework: vllm, vllm: 0.33.0}
+        rollout: {max_model_len: 1024}
+        launch: {extra_args: {block_size: 0}}
+        files: {config: {architectures: [LlamaForCausalLM], model_type: llama}}
+
+    Good:
+        software: {framework: vllm, vllm: 0.33.0}
+        rollout: {max_model_len: 1024}
+        launch: {extra_args: {block_size: 16}}
+        files: {config: {architectures: [LlamaForCausalLM], model_type: llama}}
+    """
+    if ctx.engine is not None or ctx.target.framework != "vllm":
+        return tuple(refused(ctx, "PP415"))
+    return tuple(ctx.found(message, field) for message, field in beyond(ctx.plan))
+
+
+@rule(
+    "PP416",
+    "heads-not-shared-by-ranks",
+    "error",
+    stage="engine_config",
+    source=("vllm@0.33.0:vllm/config/model.py:1557-1564",),
+    versions=_RELEASE,
+)
+def heads_not_shared(ctx: Context) -> Found:
+    """The attention heads cannot be divided among the tensor-parallel ranks.
+
+    Why:
+        vLLM gives each rank the same number of attention heads and raises ValueError where that
+        does not come out even. Fewer key-value heads than ranks are copied instead.
+
+    Bad:
+        software: {framework: vllm, vllm: 0.33.0}
+        rollout: {tensor_parallel_size: 3}
+        files:
+          config: {architectures: [LlamaForCausalLM], model_type: llama, num_attention_heads: 32}
+
+    Good:
+        software: {framework: vllm, vllm: 0.33.0}
+        rollout: {tensor_parallel_size: 4}
+        files:
+          config: {architectures: [LlamaForCausalLM], model_type: llama, num_attention_heads: 32}
+    """
+    return tuple(refused(ctx, "PP416"))
+
+
+@rule(
+    "PP417",
+    "eplb-without-ranks",
+    "error",
+    stage="engine_config",
+    source=("vllm@0.33.0:vllm/config/parallel.py:563-593",),
+    versions=_RELEASE,
+)
+def eplb_without_ranks(ctx: Context) -> Found:
+    """Expert load balancing is on, and there is one rank only, or redundant experts without it.
+
+    Why:
+        Experts are moved between the ranks of the expert-parallel group, which spans tensor,
+        prefill-context and data parallelism. With one rank there is nothing to move, and vLLM
+        raises ValueError; so it does for redundant experts where balancing is off.
+
+    Bad:
+        software: {framework: vllm, vllm: 0.33.0}
+        rollout: {enable_expert_parallel: true, enable_eplb: true, tensor_parallel_size: 1}
+        files:
+          config: {architectures: [Qwen3MoeForCausalLM], model_type: qwen3_moe, num_experts: 128}
+
+    Good:
+        software: {framework: vllm, vllm: 0.33.0}
+        rollout: {enable_expert_parallel: true, enable_eplb: true, tensor_parallel_size: 4}
+        files:
+          config: {architectures: [Qwen3MoeForCausalLM], model_type: qwen3_moe, num_experts: 128}
+    """
+    return tuple(refused(ctx, "PP417"))
+
+
+RULES: tuple[Rule, ...] = (
+    config_refused,
+    without_checkpoint,
+    out_of_range,
+    heads_not_shared,
+    eplb_without_ranks,
+)
