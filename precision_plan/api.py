@@ -12,14 +12,13 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from pydantic import ValidationError
-
 from precision_plan.compose import Composer, build_plan
 from precision_plan.compose.discovery import discover
 from precision_plan.compose.reading import display_path, is_folder
 from precision_plan.plan import CheckpointFiles, Diagnostic, Fix, Origin, PrecisionPlan
 from precision_plan.plan.codes import compose_diagnostic, is_broken_input
-from precision_plan.plan.compiled import Compiled, LintReport
+from precision_plan.plan.compiled import Compiled, LintReport, Preflight
+from precision_plan.plan.given_target import check_target, with_target
 from precision_plan.plan.target import PACKAGES
 from precision_plan.rules import engine
 from precision_plan.rules.profiles import PROFILES, Profile
@@ -28,24 +27,6 @@ from precision_plan.rules.suppress import suppress
 if TYPE_CHECKING:
     from precision_plan.compose import Composition
     from precision_plan.plan.matrix import Matrix
-
-TARGET_KEYS: Mapping[str, str] = {
-    "gpu": "hardware.gpu",
-    "compute_capability": "hardware.compute_capability",
-    "platform": "hardware.platform",
-    "nodes": "hardware.nodes",
-    "gpus_per_node": "hardware.gpus_per_node",
-    "framework": "software.framework",
-    **{package: f"software.{package}" for package in PACKAGES},
-    "quantization": "rollout.quantization",
-    "kv_cache_dtype": "rollout.kv_cache_dtype",
-    "load_format": "rollout.load_format",
-    "tensor_parallel_size": "rollout.tensor_parallel_size",
-    "pipeline_parallel_size": "rollout.pipeline_parallel_size",
-    "data_parallel_size": "rollout.data_parallel_size",
-    "enable_expert_parallel": "rollout.enable_expert_parallel",
-}
-"""Keys of a target that is given from outside, and the plan fields that they fill."""
 
 
 def compile(
@@ -126,7 +107,7 @@ def _check(
         found = tuple(each for each in found if each.id != _NO_TITLE)
     else:
         if target:
-            plan, checked = _with_target(plan, target), _with_target(checked, target)
+            plan, checked = with_target(plan, target), with_target(checked, target)
         folder = (folders or _Folders()).of(checked)
         report = engine.check(checked, profile, built.invalid, folder)
         found += report.diagnostics
@@ -171,6 +152,14 @@ class _Folders:
         return found
 
 
+class _Nowhere(_Folders):
+    """As if no folder were here: what is found without looking."""
+
+    def of(self, plan: PrecisionPlan) -> CheckpointFiles | None:
+        """Nothing."""
+        return None
+
+
 def _check_profile(profile: str) -> None:
     if profile not in PROFILES:
         raise ValueError(f"there is no profile {profile!r}; known: {', '.join(PROFILES)}")
@@ -188,7 +177,8 @@ def lint(
 
     A recipe or group file in a configuration folder is composed with that folder, any other with
     ``conf_dir``. A group file is checked against the schema alone: it is no complete plan.
-    ``target`` (keys of :data:`TARGET_KEYS`) fills in what a recipe does not declare.
+    A checkpoint folder is checked as an engine would load it. ``target`` (keys of
+    :data:`plan.given_target.TARGET_KEYS`) fills in what a recipe or folder does not declare.
 
     Raises:
         ValueError: if there is no such profile or target key, or a target value is impossible.
@@ -245,7 +235,55 @@ def _check_folder(
 
     target = dict(target or {})
     plan = plan_of(files, target.pop("framework", None))
-    return engine.check(_with_target(plan, target), profile, checkpoint=files)
+    return engine.check(with_target(plan, target), profile, checkpoint=files)
+
+
+_UNSEEN = ("hardware", "software", "Ray cluster", "checkpoint.load", "checkpoint.ref_load")
+"""What a preflight does not look at yet."""
+
+
+def preflight(
+    recipe: str | Path,
+    overrides: Sequence[str] = (),
+    *,
+    conf_dir: str | Path | None = None,
+    search_paths: Sequence[str | Path] = (),
+    profile: Profile = "ci",
+) -> Preflight:
+    """Look at the checkpoint folder that one recipe names, and say what is not looked at.
+
+    The arguments are those of :func:`compile`. Findings that do not rest on the folder are left
+    to :func:`lint`.
+
+    Raises:
+        ValueError: if there is no such profile.
+    """
+    started = perf_counter()
+    _check_profile(profile)
+    composition = Composer(conf_dir, search_paths).compose(recipe, overrides)
+    checked = _check(composition, profile)
+    found = checked.diagnostics
+    if not checked.broken:
+        without = _check(composition, profile, folders=_Nowhere()).diagnostics
+        found = tuple(each for each in found if each not in without)
+    return Preflight(
+        name=composition.name,
+        diagnostics=found,
+        seen={"checkpoint.hf_checkpoint": _seen(checked)},
+        unseen=_UNSEEN,
+        rules_checked=checked.rules,
+        unchecked=checked.unchecked,
+        seconds=perf_counter() - started,
+    )
+
+
+def _seen(checked: _Checked) -> str:
+    named, files = checked.plan.checkpoint.hf_checkpoint, checked.folder
+    if files is None:
+        return f"unknown: {named} is no folder here" if named else "the recipe names none"
+    shards = len(files.shards)
+    tensors = "not read" if files.tensors is None else f"{len(files.tensors):,}"
+    return f"{files.folder}: headers of {shards} shards, tensors: {tensors}"
 
 
 def _check_group(composer: Composer, section: str, file: Path) -> tuple[Diagnostic, ...]:
@@ -303,71 +341,3 @@ def matrix(
         raise ValueError(f"{other[0]!r} is no package; known: {', '.join(PACKAGES)}")
     check_target(versions or {})
     return judge(gpus, frameworks, versions or {})
-
-
-# Targets from outside -------------------------------------------------------------------------
-_NUMBERS = frozenset(
-    {
-        "nodes",
-        "gpus_per_node",
-        "tensor_parallel_size",
-        "pipeline_parallel_size",
-        "data_parallel_size",
-    }
-)
-_FLAGS = frozenset({"enable_expert_parallel"})
-_OF_ONE_GPU = ("gpu", "compute_capability", "platform")
-
-
-def check_target(target: Mapping[str, str]) -> None:
-    """Check keys and values of a target that is given from outside.
-
-    Raises:
-        ValueError: if a key is none of :data:`TARGET_KEYS`, or the schema refuses a value.
-    """
-    unknown = [key for key in target if key not in TARGET_KEYS]
-    if unknown:
-        raise ValueError(f"there is no target key {unknown[0]!r}; known: {', '.join(TARGET_KEYS)}")
-    for key, value in target.items():
-        try:
-            _with_target(PrecisionPlan(), {key: value})
-        except ValidationError as error:
-            because = error.errors()[0]["msg"]
-            raise ValueError(f"target {key}={value}: {because[0].lower()}{because[1:]}") from None
-
-
-def _typed(key: str, text: str) -> object:
-    """A value of ``--target`` as the schema wants it; what is none stays text and is refused."""
-    if key in _NUMBERS and text.isdecimal():
-        return int(text)
-    if key in _FLAGS and text in ("true", "false"):
-        return text == "true"
-    return text
-
-
-def _with_target(plan: PrecisionPlan, target: Mapping[str, str]) -> PrecisionPlan:
-    """``plan`` with the fields of ``target`` that it leaves unset; a declared GPU is kept whole.
-
-    Raises:
-        ValueError: if the schema refuses a value.
-    """
-    changes: dict[str, dict[str, object]] = {}
-    origins = dict(plan.origins)
-    for key, value in target.items():
-        field = TARGET_KEYS[key]
-        section, _, name = field.partition(".")
-        if plan.get(field) is not None:
-            continue
-        if key in _OF_ONE_GPU and any(plan.get(TARGET_KEYS[other]) for other in _OF_ONE_GPU):
-            continue
-        changes.setdefault(section, {})[name] = _typed(key, value)
-        origins[field] = Origin(f"--target {key}={value}", layer="target")
-    if not changes:
-        return plan
-    sections = {
-        section: type(getattr(plan, section)).model_validate(
-            {**dict(getattr(plan, section).set_items()), **values}
-        )
-        for section, values in changes.items()
-    }
-    return plan.model_copy(update={**sections, "origins": origins})

@@ -6,7 +6,8 @@ import sys
 
 VERBS = {
     "plan": "compile one recipe and print what would be launched (the dry run)",
-    "lint": "check recipes and configuration folders",
+    "lint": "check recipes, configuration folders and checkpoint folders",
+    "preflight": "look at what a recipe names on this machine: its checkpoint",
     "rules": "list the rules, or write their pages",
     "explain": "the page of a rule, flag or environment variable",
     "matrix": "which trained format goes with which rollout format on which GPU",

@@ -1,4 +1,4 @@
-"""Check recipes, and folders of them, without planning a launch."""
+"""Check recipes, folders of them and checkpoint folders, without planning a launch."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ from precision_plan.render import LINT_FORMATS
 def configure(parser: Parser) -> None:
     """Options of the verb."""
     parser.add_argument(
-        "paths", metavar="PATH", nargs="*", help="recipe files, or folders (read recursively)"
+        "paths",
+        metavar="PATH",
+        nargs="*",
+        help="recipe files, checkpoint folders, or folders of them (read recursively)",
     )
     parser.add_argument(
         "--jsonl",
@@ -44,7 +47,7 @@ def configure(parser: Parser) -> None:
         nargs="+",
         action="extend",
         default=[],
-        help="what a recipe does not declare: gpu=b200 framework=vime megatron_core=0.16.1 ...",
+        help="what is not declared: gpu=b200 framework=vime vllm=0.33.0 tensor_parallel_size=8 ...",
     )
     add_conf_options(parser)
 
@@ -106,7 +109,7 @@ def target_of(words: list[str]) -> dict[str, str]:
     Raises:
         UsageError: if a word is no ``key=value``, or its key or value is not known.
     """
-    from precision_plan.api import TARGET_KEYS, check_target
+    from precision_plan.plan.given_target import TARGET_KEYS, check_target
 
     target: dict[str, str] = {}
     for word in words:

@@ -56,6 +56,24 @@ class LintReport:
     skipped: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Preflight:
+    """What was looked at before a launch, and what it says about the recipe.
+
+    ``seen`` says in words what was found, by plan field; ``unseen`` names what was not looked at,
+    and is therefore unknown. ``diagnostics`` are the findings that rest on what was seen, or those
+    of a recipe that cannot be read.
+    """
+
+    name: str
+    diagnostics: tuple[Diagnostic, ...]
+    seen: Mapping[str, str]
+    unseen: tuple[str, ...]
+    rules_checked: int
+    unchecked: Mapping[str, tuple[str, ...]]
+    seconds: float
+
+
 def exit_code(diagnostics: tuple[Diagnostic, ...], fail_on: str = "error") -> int:
     """Exit code of a list of findings; ``fail_on`` is ``error``, ``warning`` or ``advice``."""
     if any(is_broken_input(found) for found in diagnostics):

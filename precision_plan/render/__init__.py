@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from precision_plan.plan.compiled import Compiled, LintReport
+    from precision_plan.plan.compiled import Compiled, LintReport, Preflight
 
 PLAN_FORMATS = ("text", "json", "shell")
 LINT_FORMATS = ("text", "json")
@@ -50,4 +50,23 @@ def render_lint(report: LintReport, format: str, *, width: int = 80, color: bool
         from precision_plan.render import json
 
         return json.lint(report)
+    raise ValueError(f"there is no format {format!r}; known: {', '.join(LINT_FORMATS)}")
+
+
+def render_preflight(
+    report: Preflight, format: str, *, width: int = 80, color: bool = False
+) -> str:
+    """Render what was looked at before a launch in one of :data:`LINT_FORMATS`.
+
+    Raises:
+        ValueError: if there is no such format.
+    """
+    if format == "text":
+        from precision_plan.render import text
+
+        return text.preflight(report, width=width, color=color)
+    if format == "json":
+        from precision_plan.render import json
+
+        return json.preflight(report)
     raise ValueError(f"there is no format {format!r}; known: {', '.join(LINT_FORMATS)}")

@@ -12,7 +12,7 @@ from precision_plan.render._mask import Mask
 
 if TYPE_CHECKING:
     from precision_plan.plan import Diagnostic, Item, Lowering, Origin
-    from precision_plan.plan.compiled import Compiled, LintReport
+    from precision_plan.plan.compiled import Compiled, LintReport, Preflight
 
 
 def plan(compiled: Compiled) -> str:
@@ -43,6 +43,21 @@ def lint(report: LintReport) -> str:
             "schema_version": SCHEMA_VERSION,
             "diagnostics": [diagnostic(found, mask) for found in report.diagnostics],
             "summary": {**summary, "files": list(report.files), "skipped": list(report.skipped)},
+        }
+    )
+
+
+def preflight(report: Preflight) -> str:
+    """What was seen, what was not, and the findings that rest on it."""
+    mask = Mask()
+    return _dump(
+        {
+            "schema_version": SCHEMA_VERSION,
+            "recipe": report.name,
+            "seen": {field: mask.text(words) for field, words in report.seen.items()},
+            "unseen": list(report.unseen),
+            "diagnostics": [diagnostic(found, mask) for found in report.diagnostics],
+            "summary": _summary(report.diagnostics, report.rules_checked, report.unchecked),
         }
     )
 

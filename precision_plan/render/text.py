@@ -13,7 +13,7 @@ from precision_plan.render._mask import Mask
 
 if TYPE_CHECKING:
     from precision_plan.plan import Diagnostic, Item, Lowering, PrecisionPlan
-    from precision_plan.plan.compiled import Compiled, LintReport
+    from precision_plan.plan.compiled import Compiled, LintReport, Preflight
     from precision_plan.plan.layer_map import ModuleFormat
 
 _LABEL = 15  # the column in which the header's values start
@@ -44,6 +44,19 @@ def lint(report: LintReport, *, width: int = 80, color: bool = False) -> str:
         counts.append(f"{len(report.skipped)} skipped")
     closing.append(_summary(report.diagnostics, counts, report.seconds, style))
     blocks.append(closing)
+    return _join(blocks)
+
+
+def preflight(report: Preflight, *, width: int = 80, color: bool = False) -> str:
+    """What was seen and what was not, then the findings that rest on it."""
+    style, mask = Style(color), Mask()
+    rows = [(field, _safe(mask, words)) for field, words in report.seen.items()]
+    rows += [(name, "unknown: not looked at") for name in report.unseen]
+    blocks = [[style("title", printable(report.name)), *table(rows, (32,), width, indent=2)]]
+    blocks += [finding(found, mask, width, style) for found in report.diagnostics]
+    closing = _unchecked(report.unchecked, width, style)
+    counts = (_count(report.rules_checked, "rule"),)
+    blocks.append([*closing, _summary(report.diagnostics, counts, report.seconds, style)])
     return _join(blocks)
 
 

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from precision_plan.api import check_target, lint
+from precision_plan.api import lint
 from precision_plan.plan.compiled import exit_code
+from precision_plan.plan.given_target import check_target
 
 CONF = Path(__file__).parents[2] / "conf"
 

@@ -1,0 +1,48 @@
+"""What a recipe names on this machine."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from precision_plan.__main__ import main
+from precision_plan.api import preflight
+from tests.api.test_checkpoint_folder import checkpoint, recipe
+
+
+def test_only_what_rests_on_the_folder(tmp_path: Path) -> None:
+    path = checkpoint(tmp_path / "m")
+    file = recipe(tmp_path / "r.yaml", path)
+    report = preflight(file, ["training.fp16=true", "training.bf16=true"])
+    assert report.diagnostics == ()
+    assert report.seen == {"checkpoint.hf_checkpoint": f"{path}: headers of 1 shards, tensors: 4"}
+    assert "hardware" in report.unseen and "Ray cluster" in report.unseen
+    (path / "model.safetensors").write_bytes(b"")
+    assert [found.id for found in preflight(file, ["training.fp16=true"]).diagnostics] == ["PP720"]
+
+
+def test_a_folder_that_is_not_here(tmp_path: Path) -> None:
+    report = preflight(recipe(tmp_path / "r.yaml", "org/name"))
+    assert report.diagnostics == ()
+    assert report.seen["checkpoint.hf_checkpoint"] == "unknown: org/name is no folder here"
+    report = preflight(recipe(tmp_path / "r.yaml", "x"), ["checkpoint.hf_checkpoint=null"])
+    assert report.seen["checkpoint.hf_checkpoint"] == "the recipe names none"
+
+
+def test_the_verb(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = checkpoint(tmp_path / "m")
+    file = recipe(tmp_path / "r.yaml", path, rows=64)
+    assert main(["preflight", str(file), "--format", "json"]) == 1
+    shown = json.loads(capsys.readouterr().out)
+    assert [each["id"] for each in shown["diagnostics"]] == ["PP744"]
+    assert "hardware" in shown["unseen"] and "checkpoint.hf_checkpoint" in shown["seen"]
+    assert main(["preflight", str(file)]) == 1
+    text = capsys.readouterr().out
+    assert "hardware" in text and "unknown: not looked at" in text and "error[PP744]" in text
+    assert main(["preflight", str(tmp_path / "none.yaml")]) == 2
+    assert "PP010" in capsys.readouterr().out or "PP006" in capsys.readouterr().out
+    (path / "config.json").write_text("[")
+    assert main(["preflight", str(file)]) == 2
+    assert "error[PP711]" in capsys.readouterr().out
