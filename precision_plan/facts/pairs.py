@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 from precision_plan.facts._load import record, table
@@ -116,3 +117,9 @@ def format_hardware(framework: str, format: str) -> FormatHardware | None:
         if row["framework"] == framework and format in row["formats"]:
             return record(FormatHardware, row)
     return None
+
+
+@lru_cache(maxsize=1)
+def online_formats() -> Mapping[str, str]:
+    """What vLLM makes of an unquantized checkpoint, by the value of ``--quantization``."""
+    return MappingProxyType({row["flag"]: row["format"] for row in table("online_formats")})

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from precision_plan.facts.pairs import online_formats
 from precision_plan.plan.environment import FIELD_VARIABLES
 
 if TYPE_CHECKING:
@@ -110,3 +111,21 @@ def rollout_format(plan: PrecisionPlan) -> str | None:
         if found is not None:
             return found
     return plan.weight_sync.weight_format or checkpoint.hf_weight_format
+
+
+def online_format(ctx: Context) -> str | None:
+    """Format that vLLM itself quantizes an unquantized checkpoint to; ``None`` if it does not.
+
+    The weight update then sends BF16 tensors, and the engine quantizes them again.
+    """
+    plan = ctx.plan
+    if ctx.target.framework in SGLANG_FRAMEWORKS or plan.checkpoint.quantization_config is not None:
+        return None
+    if rollout_format(plan) not in {None, "bf16", "fp16"}:
+        return None
+    return online_formats().get(plan.rollout.quantization or "")
+
+
+def served_format(ctx: Context) -> str | None:
+    """:func:`rollout_format`, or what the engine makes of it online."""
+    return online_format(ctx) or rollout_format(ctx.plan)

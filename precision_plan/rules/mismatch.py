@@ -1,4 +1,4 @@
-"""PP547 and PP549: what trainer and rollout still disagree about, and the correction for it."""
+"""PP547, PP549, PP554, PP555: where trainer and rollout still differ, and the correction."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from precision_plan.facts.corrections import corrections
 from precision_plan.facts.frameworks import RL_FRAMEWORKS
 from precision_plan.plan import Because, Fix
-from precision_plan.rules.base import Context, Finding, Found, Rule, rule
-from precision_plan.rules.formats import rollout_format, train_format
+from precision_plan.rules.base import Context, Finding, Found, Rule, rule, set_to
+from precision_plan.rules.formats import online_format, served_format, train_format
 
 _EXTRA = "launch.extra_args"
 _ROUNDED = frozenset({"fp8_block", "fp8_per_tensor", "fp8_per_channel", "mxfp8", "nvfp4", "int4"})
@@ -21,7 +21,7 @@ def _on(ctx: Context, dest: str) -> bool:
 
 def _mismatch(ctx: Context) -> str | None:
     """What differs for certain, in words; ``None`` if nothing does or it is not known."""
-    trained, served = train_format(ctx), rollout_format(ctx.plan)
+    trained, served = train_format(ctx), served_format(ctx)
     if served not in _ROUNDED | _MIXED or trained == "custom":
         return None
     if trained == served:
@@ -31,6 +31,17 @@ def _mismatch(ctx: Context) -> str | None:
     if trained in {"bf16", "fp16", "fp32"}:
         return f"the rollout rounds weights to {served}, the trainer does not"
     return f"the trainer rounds to {trained}, the rollout to {served}"
+
+
+def _field(ctx: Context) -> str:
+    """The plan field that chose the served format."""
+    if online_format(ctx) is not None:
+        return "rollout.quantization"
+    if ctx.plan.checkpoint.quantization_config is not None:
+        return "checkpoint.quantization_config"
+    if ctx.plan.weight_sync.weight_format is not None:
+        return "weight_sync.weight_format"
+    return "checkpoint.hf_weight_format"
 
 
 @rule(
@@ -81,9 +92,7 @@ def without_correction(ctx: Context) -> Found:
     offered = [row for row in known if row.offered and (moe or row.against == "rounding")]
     return ctx.found(
         f"{what}, and nothing corrects for it",
-        "checkpoint.quantization_config"
-        if ctx.plan.checkpoint.quantization_config is not None
-        else "checkpoint.hf_weight_format",
+        _field(ctx),
         _EXTRA,
         Because("a mixture of experts also routes tokens differently")
         if moe
@@ -136,4 +145,110 @@ def contradict(ctx: Context) -> Iterator[Finding]:
         )
 
 
-RULES: tuple[Rule, ...] = (without_correction, contradict)
+_ONLINE = "vllm@0.33.0:vllm/model_executor/layers/quantization/online"
+
+
+@rule(
+    "PP554",
+    "online-quantization-rounds-by-itself",
+    "advice",
+    stage="run",
+    source=(f"{_ONLINE}/fp8.py:70-100", "vllm-project/vllm#46400", "vllm-project/vllm#17272"),
+    frameworks=("vime",),
+)
+def online_rounding(ctx: Context) -> Found:
+    """The trainer computes in FP8, and vLLM quantizes the BF16 weights by a rule of its own.
+
+    Why:
+        With --quantization and a BF16 checkpoint every update travels in BF16 and the engine
+        quantizes it. Online FP8 and MXFP8 differ from converters and from Transformer Engine in
+        the floor of the block maximum, in multiplying by a reciprocal and in the rounding of
+        power-of-two exponents. Training in the same format was meant to remove just this
+        difference. A checkpoint that is quantized offline makes the weight update quantize.
+
+    Bad:
+        software: {framework: vime}
+        training: {bf16: true, fp8_format: e4m3, fp8_recipe: blockwise}
+        checkpoint: {hf_weight_format: bf16}
+        rollout: {quantization: fp8_per_block}
+
+    Good:
+        software: {framework: vime}
+        training: {bf16: true, fp8_format: e4m3, fp8_recipe: blockwise}
+        checkpoint:
+          quantization_config:
+            {quant_method: fp8, activation_scheme: dynamic, weight_block_size: [128, 128]}
+    """
+    served = online_format(ctx)
+    if served is None or train_format(ctx) not in {"fp8_block", "fp8_per_tensor", "mxfp8"}:
+        return None
+    return ctx.found(
+        f"vLLM quantizes BF16 weights to {served} itself, by another rule than the trainer",
+        "rollout.quantization",
+        "training.fp8_recipe" if ctx.is_set("training.fp8_recipe") else "training.fp8_format",
+        fix=(
+            Fix("serve a checkpoint that is quantized offline, without rollout.quantization"),
+            set_to(("rollout.quantization", None), also=" to serve BF16"),
+        ),
+    )
+
+
+@rule(
+    "PP555",
+    "fp8-parameters-are-rounded-twice",
+    "warning",
+    stage="run",
+    source=(
+        "THUDM/slime@624b824a:docs/en/advanced/low-precision.md:82-89",
+        "THUDM/slime@624b824a:slime/backends/megatron_utils/model_provider.py:185-198",
+    ),
+    frameworks=RL_FRAMEWORKS,
+)
+def rounded_twice(ctx: Context) -> Found:
+    """With fp8_param_gather the weight update quantizes what was dequantized from FP8.
+
+    Why:
+        FP8 parameters are rounded from the FP32 masters when the optimizer writes them. The
+        update turns them back into BF16 and quantizes for the rollout. In the same format that
+        gives the same bytes; in another one the weights are rounded twice, by two grids, and
+        the rollout is further from the masters than a converter would make it. Without
+        fp8_param_gather both sides round the same BF16 weights.
+
+    Bad:
+        software: {framework: slime}
+        optimizer: {use_distributed_optimizer: true}
+        training: {bf16: true, fp8_format: e4m3, fp8_recipe: tensorwise, fp8_param_gather: true}
+        checkpoint:
+          quantization_config:
+            {quant_method: fp8, activation_scheme: dynamic, weight_block_size: [128, 128]}
+
+    Good:
+        software: {framework: slime}
+        optimizer: {use_distributed_optimizer: true}
+        training: {bf16: true, fp8_format: e4m3, fp8_recipe: blockwise, fp8_param_gather: true}
+        checkpoint:
+          quantization_config:
+            {quant_method: fp8, activation_scheme: dynamic, weight_block_size: [128, 128]}
+    """
+    trained, served = train_format(ctx), served_format(ctx)
+    if not ctx.args.fp8 or not ctx.args.fp8_param_gather or trained == "custom":
+        return None
+    if served not in _ROUNDED | _MIXED or served == trained:
+        return None
+    return ctx.found(
+        f"weights are rounded to {trained}, and again to {served} in the weight update",
+        "training.fp8_param_gather",
+        _field(ctx),
+        fix=(
+            set_to(("training.fp8_param_gather", None)),
+            Fix(f"train and serve in one format ({trained} or {served})"),
+        ),
+    )
+
+
+RULES: tuple[Rule, ...] = (
+    without_correction,
+    contradict,
+    online_rounding,
+    rounded_twice,
+)

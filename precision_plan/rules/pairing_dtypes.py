@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import MappingProxyType
-
 from precision_plan.facts.frameworks import RL_FRAMEWORKS
+from precision_plan.facts.vllm_routers import fp32_router
 from precision_plan.rules.base import Context, Found, Rule, rule, set_to
 from precision_plan.rules.vllm_engine import serves
 
@@ -104,16 +102,6 @@ def one_sided_head(ctx: Context) -> Found:
     )
 
 
-_FP32_ROUTERS: Mapping[str, str | None] = MappingProxyType(
-    {
-        "glm4_moe": None,
-        "glm_moe_dsa": "0.25.0",
-        "minimax_m2": None,
-        "nemotron_h": None,
-    }
-)
-"""Model types whose router vLLM computes in FP32, and since when where that is known."""
-
 _MODELS = "vllm@0.33.0:vllm/model_executor/models"
 
 
@@ -150,15 +138,11 @@ def router_dtype(ctx: Context) -> Found:
         training: {bf16: true, moe_router_dtype: fp32}
     """
     name = ctx.plan.model.hf_model_type
-    if (
-        name is None
-        or name not in _FP32_ROUTERS
-        or not ctx.plan.model.num_experts
-        or not serves(ctx)
-    ):
+    row = fp32_router(name) if name is not None else None
+    if row is None or not ctx.plan.model.num_experts or not serves(ctx):
         return None
     field, exact = "training.moe_router_dtype", ctx.args.moe_router_dtype in {"fp32", "fp64"}
-    since = _FP32_ROUTERS[name]
+    since = row.versions.since
     if since is not None and ctx.at_least("vllm", since) is False:
         if not exact:
             return None
