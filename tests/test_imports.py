@@ -202,3 +202,5 @@ def test_checking_loads_no_heavy_library(arguments: list[str]) -> None:
     assert "precision_plan.rules.registry" in modules
     heavy = {"torch", "numpy", "rich", "safetensors", "transformer_engine", "hydra", "omegaconf"}
     assert modules.isdisjoint(heavy)
+    of_folders = {"precision_plan.preflight.checkpoint", "precision_plan.importers.hf_config"}
+    assert modules.isdisjoint(of_folders)
