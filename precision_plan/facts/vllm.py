@@ -204,3 +204,24 @@ def state_dtype_of(architecture: str | None) -> StateDtype | None:
         if architecture in row.architectures or architecture in row.model_types:
             return row
     return None
+
+
+class KvDefault(NamedTuple):
+    """A KV cache dtype that vLLM replaces for some architectures, on a range of capabilities.
+
+    ``needs`` is a key that the model's configuration must have.
+    """
+
+    architectures: tuple[str, ...]
+    asked: str
+    becomes: str
+    min_cc: str | None
+    below_cc: str | None
+    source: str
+    needs: str | None = None
+
+
+@lru_cache(maxsize=1)
+def kv_defaults() -> tuple[KvDefault, ...]:
+    """Every such replacement."""
+    return tuple(record(KvDefault, row) for row in table("vllm_kv_defaults"))

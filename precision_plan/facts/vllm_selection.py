@@ -67,6 +67,8 @@ class Layer(NamedTuple):
     mla: bool
     block_size: int | None = None
     batch_invariant: bool = False
+    sparse: bool = False
+    sinks: bool = False
 
 
 @lru_cache(maxsize=1)
@@ -151,8 +153,10 @@ def refusals(name: str, capability: Capability, layer: Layer) -> tuple[str, ...]
         found.append(f"its block size is a multiple of {row.block}")
     if layer.mla != row.mla:
         found.append("it is for latent attention" if row.mla else "it has no latent attention")
-    if row.sparse:
-        found.append("it is for sparse attention")
+    if layer.sparse != row.sparse:
+        found.append("it is for sparse attention" if row.sparse else "it is not sparse")
+    if layer.sinks and not row.sinks:
+        found.append("it has no attention sinks")
     if layer.batch_invariant and not row.batch_invariant:
         found.append("it is not batch invariant")
     return tuple(found)

@@ -12,6 +12,12 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from precision_plan.facts.vllm_online import (
+    Layers,
+    online_keys,
+    online_shorthands,
+    online_specs,
+)
 from precision_plan.facts.vllm_options import is_release, object_keys, options_at
 from precision_plan.importers.argv import Parsed, Problem, parse
 from precision_plan.importers.converters import human_int
@@ -29,6 +35,8 @@ def parse_engine_arguments(argv: Sequence[str], vllm: str) -> Parsed:
         # An argument that another release has cannot be told from a misspelt one.
         parsed.problems[:] = [each for each in parsed.problems if each.kind != "unknown"]
     _check_objects(parsed)
+    _check_online(parsed)
+    _check_redundant(parsed)
     _fold(parsed)
     return parsed
 
@@ -140,6 +148,56 @@ def _given_config(parsed: Parsed) -> Any:
     return parsed.values.get("rollout.quantization_config")
 
 
+def _check_redundant(parsed: Parsed) -> None:
+    """Numbers of ``--eplb-config`` that its class refuses while the arguments are parsed."""
+    config = parsed.others.get("eplb_config")
+    if not isinstance(config, dict):
+        return
+    for key, least in (("num_redundant_experts", 0), ("window_size", 1), ("step_interval", 1)):
+        value = config.get(key)
+        if type(value) is int and value < least:
+            message = f"--eplb-config: {key} is {value}, and at least {least} is needed"
+            parsed.problems.append(Problem("choice", "--eplb-config", message, 0))
+
+
+def _check_online(parsed: Parsed) -> None:
+    """Source: vllm@0.33.0:vllm/config/quantization.py:58-190."""
+    config = _given_config(parsed)
+    problem = _online_problem(config) if isinstance(config, dict) else None
+    if problem is not None:
+        flag = "--quantization-config"
+        parsed.problems.append(Problem("choice", flag, f"{flag}: {problem}", 0))
+
+
+def _online_problem(config: Mapping[str, Any]) -> str | None:
+    for layers in _LAYERS:
+        spec = config.get(layers)
+        if isinstance(spec, str):
+            if spec not in online_specs(layers):
+                return f"{layers} takes one of {', '.join(sorted(online_specs(layers)))}"
+        elif isinstance(spec, dict):
+            for key, value in spec.items():
+                if key not in {"weight", "activation"}:
+                    return f"{layers} has no key {key!r}"
+                if value is not None and value not in tuple(online_keys()):
+                    return f"{layers}.{key} takes one of {', '.join(sorted(online_keys()))}"
+        elif spec is not None:
+            return f"{layers} is neither a text nor an object"
+    targets = config.get("targets")
+    if targets is None:
+        return None
+    if not isinstance(targets, dict):
+        return "targets is no object"
+    if any(value not in tuple(online_shorthands()) for value in targets.values()):
+        return f"targets take one of {', '.join(sorted(online_shorthands()))}"
+    if config.get("linear") is not None or config.get("moe") is not None:
+        return "targets excludes linear and moe"
+    return None
+
+
+_LAYERS: tuple[Layers, ...] = ("linear", "moe")
+
+
 _FOLDED: Mapping[str, tuple[tuple[str, str], ...]] = {
     "attention_config": (("backend", "rollout.attention_backend"),),
     "kernel_config": (
@@ -158,5 +216,8 @@ def _fold(parsed: Parsed) -> None:
         if not isinstance(value, dict):
             continue
         for key, field in pairs:
-            if isinstance(value.get(key), str):
-                parsed.values.setdefault(field, value[key])
+            if not isinstance(value.get(key), str):
+                continue
+            if field == "rollout.attention_backend" and field in parsed.values:
+                parsed.others["attention_backend_given"] = True
+            parsed.values.setdefault(field, value[key])

@@ -7,19 +7,22 @@ whose code was followed. What is not known stays ``None``, and nothing is refuse
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from precision_plan.facts.hf_config import model_types
-from precision_plan.facts.vllm import architectures, kv_dtypes, quant_names
-from precision_plan.facts.vllm_options import is_release, limits
+from precision_plan.facts.gpus import parse_capability
+from precision_plan.facts.vllm import kv_defaults, kv_dtypes, quant_names, state_dtype_of
+from precision_plan.facts.vllm_options import is_release
 from precision_plan.facts.vllm_quant import quant_methods
+from precision_plan.facts.vllm_selection import Layer
 from precision_plan.plan.checkpoint_files import CheckpointFiles
 from precision_plan.plan.diagnostic import Stage
 from precision_plan.plan.engine_attention import AttentionChoice, choose_attention
 from precision_plan.plan.engine_config import config_refusal
 from precision_plan.plan.engine_method import kv_dtype_of, method_of
+from precision_plan.plan.engine_model import DTYPES, ServedModel
+from precision_plan.plan.engine_parallel import parallel_refusals
 from precision_plan.plan.precision_plan import PrecisionPlan
 from precision_plan.plan.target import Target
 
@@ -68,13 +71,6 @@ class Engine:
         return found
 
 
-_DTYPES: Mapping[str, str] = {
-    "half": "float16",
-    "float16": "float16",
-    "float": "float32",
-    "float32": "float32",
-    "bfloat16": "bfloat16",
-}
 _SERVED_BY_VLLM = (None, "vllm", "vime")
 _DTYPE = "rollout.dtype"
 _FLAG = "rollout.quantization"
@@ -101,13 +97,10 @@ class _Resolution:
     def __init__(self, plan: PrecisionPlan, checkpoint: CheckpointFiles, target: Target) -> None:
         self.plan = plan
         self.target = target
-        self.config = _overridden(checkpoint.config, plan)
-        nested = self.config.get("text_config")
-        self.text: Mapping[str, Any] = nested if isinstance(nested, Mapping) else self.config
-        self.raw = checkpoint.quantization_config
-        self.model_type = _text(self.config.get("model_type"))
-        self.text_type = _text(self.text.get("model_type")) or self.model_type
+        self.vllm = target.package("vllm") or ""
         self.extra: Mapping[str, Any] = plan.launch.extra_args or {}
+        self.model = ServedModel(checkpoint, self.extra.get("hf_overrides"))
+        self.latent = self.model.latent and not _flag(self._env("VLLM_MLA_DISABLE"))
         self.refusals: list[Refusal] = []
 
     def engine(self) -> Engine:
@@ -116,7 +109,8 @@ class _Resolution:
         method = self._method()
         kv = self._kv_dtype()
         state = self._state_dtype()
-        self._parallel()
+        for rule, message, field, premise in parallel_refusals(self.plan, self.model):
+            self._refuse(rule, message, field, *((premise,) if premise else ()))
         self._floats(kv, dtype)
         if rollout.enable_mamba_cache_stochastic_rounding and state != "float16":
             self._refuse(
@@ -127,183 +121,13 @@ class _Resolution:
             )
         if method is not None:
             self._load_config(method, dtype)
-        attention = None
-        if not self.refusals:
-            attention = self._attention(dtype, kv)
+        attention = None if self.refusals else self._attention(dtype, kv)
         return Engine(dtype, method, kv, state, attention, tuple(self.refusals))
 
     def _refuse(
         self, rule: str, message: str, field: str, *premises: str, stage: Stage = "engine_config"
     ) -> None:
         self.refusals.append(Refusal(rule, message, field, premises, stage))
-
-    # Data types -------------------------------------------------------------------------------
-    def _dtype(self) -> str | None:
-        """Source: vllm@0.33.0:vllm/config/model.py:2398-2518."""
-        asked = (self.plan.rollout.dtype or "auto").lower()
-        if self.target.framework == "vime":  # it decides the dtype itself
-            asked = "float16" if self.plan.training.fp16 else "auto"
-        if asked != "auto":
-            dtype = _DTYPES.get(asked)
-            if dtype == "float16" and not self._takes_float16():
-                message = f"the model type {self.model_type} does not run in float16"
-                self._refuse("PP408", message, _DTYPE, "model.hf_model_type")
-            return dtype
-        stored = self._stored_dtype()
-        supported = self._supported_dtypes()
-        if supported is None or stored is None:
-            return stored if stored in {"bfloat16", "float16"} and supported is None else None
-        wanted = supported[0] if stored == "float32" else stored
-        return wanted if wanted in supported else supported[0]
-
-    def _takes_float16(self) -> bool:
-        return not any(
-            not row.float16 and self.model_type in row.model_types for row in architectures()
-        )
-
-    def _stored_dtype(self) -> str | None:
-        """The dtype of ``config.json``; a file that names none is float32 or says it in shards."""
-        places = [self.config, self.text]
-        vision = self.config.get("vision_config")
-        places += [vision] if isinstance(vision, Mapping) else []
-        for place in places:
-            for key in ("dtype", "torch_dtype"):
-                value = place.get(key)
-                if isinstance(value, str):
-                    name = value.removeprefix("torch.")
-                    return name if name in _DTYPES.values() else None
-        return None
-
-    def _supported_dtypes(self) -> tuple[str, ...] | None:
-        """vllm@0.33.0:vllm/platforms/cuda.py:257-266."""
-        capability = self.target.compute_capability
-        if capability is None:
-            return None
-        names = ("bfloat16", "float16", "float32")
-        found = names if capability >= (8, 0) else names[1:]
-        return found if self._takes_float16() else tuple(n for n in found if n != "float16")
-
-    # The quantization method --------------------------------------------------------------------
-    def _method(self) -> str | None:
-        """Source: vllm@0.33.0:vllm/config/model.py:1383-1486."""
-        asked = self.plan.rollout.quantization
-        flag = asked.lower() if isinstance(asked, str) else None
-        written = self.config.get("quantization_config")
-        if written is not None and not isinstance(written, Mapping):
-            self._refuse("PP413", "quantization_config is no object", _CONFIG.rpartition(".")[0])
-            return None
-        found = method_of(self.raw, flag, self.model_type, self.target.compute_capability)
-        if found.problem is not None:
-            self._refuse(found.rule, found.problem, _FLAG if found.by_flag else _CONFIG)
-            return None
-        name = found.name
-        row = quant_names().get(name) if name is not None else None
-        if name is None:
-            return None
-        vllm = self.target.package("vllm") or ""
-        known = quant_names()
-        if row is None or vllm not in row.versions:
-            field = _FLAG if flag == name else _CONFIG
-            self._refuse("PP401", f"vLLM {vllm} has no quantization method {name}", field)
-            return None
-        if row.deprecated and not self.plan.rollout.allow_deprecated_quantization:
-            message = f"vLLM refuses the deprecated method {name}"
-            self._refuse("PP402", message, _FLAG if flag == name else _CONFIG)
-            return None
-        if self.target.platform == "rocm" and (known[name].rocm is None):
-            self._refuse("PP406", f"vLLM has no {name} on ROCm", _FLAG if flag == name else _CONFIG)
-            return None
-        return name
-
-    def _load_config(self, method: str, dtype: str | None) -> None:
-        """Source: vllm@0.33.0:vllm/config/vllm.py:916-950."""
-        given = self.plan.rollout.quantization_config
-        found = config_refusal(method, self.raw, given)
-        if found.problem is not None:
-            field = _CONFIG.rpartition(".")[0] if self.raw is not None else _FLAG
-            self._refuse("PP413" if self.raw is not None else "PP414", found.problem, field)
-            return
-        name = quant_names()[found.checked_as].resolves if found.checked_as != "mxfp8" else "mxfp8"
-        row = quant_methods().get(name)
-        if row is None:
-            return
-        capability, least = self.target.compute_capability, row.min_capability("0.33.0")
-        if capability is not None and least is not None and capability < least:
-            message = f"{method} needs compute capability {least[0]}.{least[1]}"
-            self._refuse("PP405", message, _CONFIG if self.raw is not None else _FLAG, self._gpu())
-        elif dtype is not None and dtype not in row.act_dtypes:
-            message = f"{method} does not compute in {dtype}"
-            premise = _DTYPE if self.plan.rollout.dtype else _HF_DTYPE
-            self._refuse("PP407", message, _CONFIG if self.raw is not None else _FLAG, premise)
-
-    # Caches -------------------------------------------------------------------------------------
-    def _kv_dtype(self) -> str:
-        """Source: vllm@0.33.0:vllm/utils/torch_utils.py:443-516; .../vllm/config/cache.py."""
-        asked = self.plan.rollout.kv_cache_dtype or self.extra.get("kv_cache_dtype") or "auto"
-        found = kv_dtype_of(self.raw) if asked == "auto" else asked
-        row = kv_dtypes().get(found)
-        if row is None or "0.33.0" not in row.versions:
-            self._refuse("PP421", f"vLLM 0.33.0 has no KV cache dtype {found}", _KV)
-        return found
-
-    def _state_dtype(self) -> str:
-        """NemotronH replaces ``auto``; other models decide when the layers are built.
-
-        Source: vllm@0.33.0:vllm/model_executor/models/config.py:812-842.
-        """
-        asked = self.plan.rollout.mamba_ssm_cache_dtype or "auto"
-        names = self.config.get("architectures")
-        first = names[0] if isinstance(names, (list, tuple)) and names else None
-        if asked != "auto" or first not in _STATE_IN_FLOAT32:
-            return asked
-        stored = self.config.get("mamba_ssm_cache_dtype")
-        return stored if isinstance(stored, str) else "float32"
-
-    def _floats(self, kv: str, dtype: str | None) -> None:
-        if kv in {"float16", "bfloat16"} and dtype is not None and dtype != kv:
-            premise = _DTYPE if self.plan.rollout.dtype else _HF_DTYPE
-            self._refuse("PP422", f"KV cache in {kv}, model in {dtype}", _KV, premise)
-        if kv.startswith("nvfp4") and not kv.endswith("_ds_mla") and self._mla():
-            message = f"KV cache dtype {kv} with multi-head latent attention"
-            self._refuse("PP423", message, _KV, "model.multi_latent_attention")
-
-    # Parallelism and numbers ----------------------------------------------------------------------
-    def _parallel(self) -> None:
-        """Source: vllm@0.33.0:vllm/config/model.py:1537-1568; vllm/config/parallel.py:563-593."""
-        rollout = self.plan.rollout
-        for message, field in out_of_range(self.plan):
-            self._refuse("PP415", message, field)
-        tensor = rollout.tensor_parallel_size or 1
-        heads = _whole(self.text.get("num_attention_heads"))
-        if heads is not None and tensor > 0 and heads % tensor:
-            self._refuse(
-                "PP416",
-                f"{heads} attention heads cannot be shared by {tensor} tensor-parallel ranks",
-                "rollout.tensor_parallel_size",
-                "model.num_attention_heads",
-            )
-        if rollout.enable_expert_parallel and self._experts() == 0:
-            message = "expert parallelism of a model without experts"
-            self._refuse("PP445", message, "rollout.enable_expert_parallel", "model.num_experts")
-        if rollout.enable_eplb and not rollout.enable_expert_parallel:
-            message = "expert load balancing without expert parallelism"
-            self._refuse("PP442", message, "rollout.enable_eplb", "rollout.enable_expert_parallel")
-        elif rollout.enable_eplb and tensor * (rollout.data_parallel_size or 1) <= 1:
-            message = "expert load balancing needs tensor or data parallelism"
-            self._refuse("PP417", message, "rollout.enable_eplb", "rollout.tensor_parallel_size")
-
-    def _experts(self) -> int | None:
-        for key in ("num_experts", "moe_num_experts", "n_routed_experts", "num_local_experts"):
-            if key in self.text:
-                return _whole(self.text[key])
-        if "block_configs" in self.text or self.text_type not in model_types():
-            return None
-        return model_types()[self.text_type or ""].experts
-
-    def _mla(self) -> bool:
-        row = model_types().get(self.text_type or "")
-        switched_off = _flag(self._env("VLLM_MLA_DISABLE"))
-        return bool(row and row.mla and self.text.get("kv_lora_rank")) and not switched_off
 
     def _env(self, name: str) -> str | None:
         for role in (self.plan.env.vllm_worker, self.plan.env.rollout_engine, self.plan.env.all):
@@ -314,81 +138,197 @@ class _Resolution:
     def _gpu(self) -> str:
         return "hardware.gpu" if self.target.gpu else "hardware.compute_capability"
 
+    # Data types -------------------------------------------------------------------------------
+    def _dtype(self) -> str | None:
+        """Source: vllm@0.33.0:vllm/config/model.py:2398-2518."""
+        asked = (self.plan.rollout.dtype or "auto").lower()
+        if self.target.framework == "vime":  # it decides the dtype itself
+            asked = "float16" if self.plan.training.fp16 else "auto"
+        stored, unreadable = self.model.stored_dtype()
+        if unreadable is not None:
+            message = f"the model's configuration has the dtype {unreadable}, which torch has not"
+            self._refuse("PP418", message, _HF_DTYPE)
+        if asked != "auto":
+            dtype = DTYPES.get(asked)
+            if dtype == "float16" and not self.model.takes_float16:
+                message = f"the model type {self.model.model_type} does not run in float16"
+                self._refuse("PP408", message, _DTYPE, "model.hf_model_type")
+            return dtype
+        supported = self._supported_dtypes()
+        if supported is None or stored is None:
+            return stored if stored in {"bfloat16", "float16"} and supported is None else None
+        wanted = supported[0] if DTYPES.get(stored) == "float32" else DTYPES.get(stored)
+        return wanted if wanted in supported else supported[0]
+
+    def _supported_dtypes(self) -> tuple[str, ...] | None:
+        """vllm@0.33.0:vllm/platforms/cuda.py:257-266."""
+        capability = self.target.compute_capability
+        if capability is None:
+            return None
+        names = ("bfloat16", "float16", "float32")
+        found = names if capability >= (8, 0) else names[1:]
+        return found if self.model.takes_float16 else tuple(n for n in found if n != "float16")
+
+    # The quantization method --------------------------------------------------------------------
+    def _method(self) -> str | None:
+        """Source: vllm@0.33.0:vllm/config/model.py:1383-1486."""
+        asked = self.plan.rollout.quantization
+        flag = asked.lower() if isinstance(asked, str) else None
+        if not self.model.readable:
+            self._refuse("PP413", "quantization_config is no object", _CONFIG.rpartition(".")[0])
+            return None
+        found = method_of(
+            self.model.raw, flag, self.model.model_type, self.target.compute_capability
+        )
+        if found.problem is not None:
+            self._refuse(found.rule, found.problem, _FLAG if found.by_flag else _CONFIG)
+        if found.problem is not None or found.name is None:
+            return None
+        return self._known_method(found.name, _FLAG if flag == found.name else _CONFIG)
+
+    def _known_method(self, name: str, field: str) -> str | None:
+        row = quant_names().get(name)
+        if row is None or self.vllm not in row.versions:
+            self._refuse("PP401", f"vLLM {self.vllm} has no quantization method {name}", field)
+            return None
+        deprecated = row.deprecated is not None and self.vllm in row.deprecated
+        if deprecated and not self.plan.rollout.allow_deprecated_quantization:
+            self._refuse("PP402", f"vLLM refuses the deprecated method {name}", field)
+            return None
+        if self.target.platform == "rocm" and row.rocm is None:
+            self._refuse("PP406", f"vLLM has no {name} on ROCm", field)
+            return None
+        return name
+
+    def _load_config(self, method: str, dtype: str | None) -> None:
+        """Source: vllm@0.33.0:vllm/config/vllm.py:916-950."""
+        raw = self.model.raw
+        field = _CONFIG if raw is not None else _FLAG
+        found = config_refusal(method, raw, self.plan.rollout.quantization_config)
+        if found.problem is not None:
+            rule = "PP413" if raw is not None else "PP414"
+            self._refuse(rule, found.problem, _CONFIG.rpartition(".")[0] if raw else field)
+            return
+        name = quant_names()[found.checked_as].resolves if found.checked_as != "mxfp8" else "mxfp8"
+        row = quant_methods().get(name)
+        if row is None:
+            return
+        capability, least = self.target.compute_capability, row.min_capability(self.vllm)
+        if capability is not None and least is not None and capability < least:
+            message = f"{method} needs compute capability {least[0]}.{least[1]}"
+            self._refuse("PP405", message, field, self._gpu())
+        elif dtype is not None and dtype not in row.act_dtypes:
+            premise = _DTYPE if self.plan.rollout.dtype else _HF_DTYPE
+            self._refuse("PP407", f"{method} does not compute in {dtype}", field, premise)
+
+    # Caches -------------------------------------------------------------------------------------
+    def _kv_dtype(self) -> str:
+        """Source: vllm@0.33.0:vllm/utils/torch_utils.py:443-516; .../vllm/config/cache.py."""
+        asked = self.plan.rollout.kv_cache_dtype or self.extra.get("kv_cache_dtype") or "auto"
+        found = kv_dtype_of(self.model.raw) if asked == "auto" else asked
+        found = self._kv_default(found)
+        row = kv_dtypes().get(found)
+        if row is None or self.vllm not in row.versions:
+            self._refuse("PP421", f"vLLM {self.vllm} has no KV cache dtype {found}", _KV)
+        return found
+
+    def _kv_default(self, found: str) -> str:
+        capability = self.target.compute_capability
+        for row in kv_defaults():
+            if found != row.asked or self.model.architecture not in row.architectures:
+                continue
+            if row.needs is not None and row.needs not in self.model.text:
+                continue
+            if row.min_cc is None:
+                return row.becomes
+            least, below = row.min_cc, row.below_cc or "99.0"
+            if capability and parse_capability(least) <= capability < parse_capability(below):
+                return row.becomes
+        return found
+
+    def _state_dtype(self) -> str:
+        """A few families replace ``auto``; others decide when the layers are built.
+
+        Source: vllm@0.33.0:vllm/model_executor/models/config.py:812-842,953-985.
+        """
+        asked = self.plan.rollout.mamba_ssm_cache_dtype or "auto"
+        row = state_dtype_of(self.model.architecture) if asked == "auto" else None
+        if row is None or row.hf_key is None:
+            return asked
+        stored = self.model.text.get(row.hf_key, self.model.config.get(row.hf_key))
+        return stored if isinstance(stored, str) else row.default or _STATE_DEFAULT
+
+    def _floats(self, kv: str, dtype: str | None) -> None:
+        if kv in {"float16", "bfloat16"} and dtype is not None and dtype != kv:
+            premise = _DTYPE if self.plan.rollout.dtype else _HF_DTYPE
+            self._refuse("PP422", f"KV cache in {kv}, model in {dtype}", _KV, premise)
+        if kv.startswith("nvfp4") and not kv.endswith("_ds_mla") and self.latent:
+            message = f"KV cache dtype {kv} with multi-head latent attention"
+            self._refuse("PP423", message, _KV, "model.multi_latent_attention")
+
     # Attention ------------------------------------------------------------------------------------
     def _attention(self, dtype: str | None, kv: str) -> AttentionChoice | None:
-        capability = self.target.compute_capability
+        """The selection for a plain layer, and what the model's own layers would add to it."""
         asked = self.plan.rollout.attention_backend
-        head_size = self._head_size()
-        sparse = "index_topk" in self.text
-        block = self.extra.get("block_size")
-        choice = choose_attention(
-            asked,
-            capability,
-            head_size=None if sparse else head_size,
-            dtype=dtype,
-            kv_cache_dtype=kv,
-            mla=self._mla(),
-            block_size=block if type(block) is int else None,
-            batch_invariant=_flag(self._env("VLLM_BATCH_INVARIANT")),
-        )
-        if choice is not None and choice.problem is not None:
-            rule = "PP426" if asked and asked.lower() != "auto" else "PP425"
-            field = "rollout.attention_backend" if rule == "PP426" else _KV
-            stage: Stage = "engine_config" if choice.unknown else "attention_backend"
-            self._refuse(rule, choice.problem, field, self._gpu(), stage=stage)
-        return choice
-
-    def _head_size(self) -> int | None:
-        """Source: .../vllm/transformers_utils/model_arch_config_convertor.py (get_head_size)."""
-        if self._mla():
-            rank = _whole(self.text.get("kv_lora_rank"))
-            rope = _whole(self.text.get("qk_rope_head_dim"))
-            return None if rank is None or rope is None else rank + rope
-        found = _whole(self.text.get("head_dim"))
-        if found:
-            return found
-        row = model_types().get(self.text_type or "")
-        if row is None or row.head_dim is None:
+        settings = self.extra.get("attention_config")
+        config: Mapping[str, Any] = settings if isinstance(settings, Mapping) else {}
+        if self.extra.get("attention_backend_given") and config.get("backend") is not None:
+            message = "the attention backend is given twice"
+            self._refuse("PP419", message, "rollout.attention_backend")
             return None
-        if row.head_dim != "derived" and "head_dim" not in self.text:
-            return row.head_dim
-        hidden = _whole(self.text.get("hidden_size"))
-        heads = _whole(self.text.get("num_attention_heads"))
-        return hidden // heads if hidden and heads else None
+        by_kind = config.get("backend_per_kind")
+        if isinstance(by_kind, Mapping):
+            own = by_kind.get("mla_attention" if self.latent else "full_attention")
+            asked = own if isinstance(own, str) else asked
+        if not _UNDECIDED.isdisjoint(config) or self.extra.get("prefill_context_parallel_size"):
+            return None
+        capability, model = self.target.compute_capability, self.model
+        layer = self._layer(dtype, kv)
+        choice = choose_attention(asked, capability, layer)
+        if layer is None or not (model.sparse or model.sinks):
+            self._report(choice, asked)
+            return choice
+        own = choose_attention(
+            asked, capability, layer._replace(sparse=model.sparse, sinks=model.sinks)
+        )
+        refused = own is not None and own.problem is not None
+        if choice is None or choice.problem is None:
+            self._report(own._replace(later=True) if own and refused else choice, asked)
+        elif refused:
+            self._report(choice, asked)
+        return None if model.sparse else choice
+
+    def _layer(self, dtype: str | None, kv: str) -> Layer | None:
+        """What a full-attention layer asks for; ``None`` if that is not known."""
+        size = self.model.head_size(self.latent)
+        if not size or dtype is None or not self.model.attends:
+            return None
+        block = self.extra.get("block_size")
+        return Layer(
+            size,
+            dtype,
+            kv,
+            self.latent,
+            block if type(block) is int else None,
+            _flag(self._env("VLLM_BATCH_INVARIANT")),
+        )
+
+    def _report(self, choice: AttentionChoice | None, asked: str | None) -> None:
+        if choice is None or choice.problem is None:
+            return
+        rule = "PP426" if asked and asked.lower() != "auto" else "PP425"
+        field = "rollout.attention_backend" if rule == "PP426" else _KV
+        stage: Stage = "attention_backend"
+        if choice.unknown or choice.later:
+            stage = "engine_config" if choice.unknown else "build"
+        self._refuse(rule, choice.problem, field, self._gpu(), stage=stage)
 
 
-def out_of_range(plan: PrecisionPlan) -> Iterator[tuple[str, str]]:
-    """``(message, plan field)`` of engine arguments outside of what the configuration takes."""
-    extra = plan.launch.extra_args or {}
-    for dest, limit in limits().items():
-        value = getattr(plan.rollout, dest, None)
-        field = f"rollout.{dest}"
-        if value is None:
-            value, field = extra.get(dest), "launch.extra_args"
-        if not isinstance(value, (int, float)):
-            continue
-        broken = limit.broken(value)
-        if broken is not None:
-            yield f"{dest} is {value}; it must be {broken}", field
+_UNDECIDED = frozenset({"flash_attn_version", "use_non_causal", "hisparse_config"})
+"""Attention settings that change which backend suits, in ways that the facts do not hold."""
 
-
-_STATE_IN_FLOAT32 = ("NemotronHForCausalLM", "NemotronHPuzzleForCausalLM")
-
-
-def _overridden(config: Mapping[str, Any], plan: PrecisionPlan) -> Mapping[str, Any]:
-    """``config.json`` with the flat keys of ``--hf-overrides`` in place."""
-    overrides = (plan.launch.extra_args or {}).get("hf_overrides")
-    if not isinstance(overrides, Mapping):
-        return config
-    return {**config, **overrides}
-
-
-def _text(value: Any) -> str | None:
-    return value if isinstance(value, str) else None
-
-
-def _whole(value: Any) -> int | None:
-    return value if type(value) is int else None
+_STATE_DEFAULT = "float32"
+"""``mamba_ssm_dtype`` of the Qwen3.5 configuration classes where the file is silent."""
 
 
 def _flag(text: str | None) -> bool:

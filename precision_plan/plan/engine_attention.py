@@ -16,23 +16,19 @@ from precision_plan.facts.vllm_selection import (
 
 
 class AttentionChoice(NamedTuple):
-    """The class of the chosen backend, or the problem; ``unknown`` if there is no such name."""
+    """The class of the chosen backend, or the problem.
+
+    ``unknown`` if there is no such name; ``later`` if only building the layers brings it up.
+    """
 
     classname: str | None
     problem: str | None = None
     unknown: bool = False
+    later: bool = False
 
 
 def choose_attention(
-    asked: str | None,
-    capability: Capability | None,
-    *,
-    head_size: int | None,
-    dtype: str | None,
-    kv_cache_dtype: str,
-    mla: bool,
-    block_size: int | None,
-    batch_invariant: bool,
+    asked: str | None, capability: Capability | None, layer: Layer | None
 ) -> AttentionChoice | None:
     """Select as vLLM does; ``None`` if something that decides is not known.
 
@@ -41,9 +37,8 @@ def choose_attention(
     name = None if asked is None or asked.lower() == "auto" else asked.upper()
     if name is not None and name not in backend_names():
         return AttentionChoice(None, f"vLLM has no attention backend {asked}", unknown=True)
-    if capability is None or head_size is None or dtype is None:
+    if capability is None or layer is None:
         return None
-    layer = Layer(head_size, dtype, kv_cache_dtype, mla, block_size, batch_invariant)
     where = f"{capability[0]}.{capability[1]}"
     if name is not None:
         why = refusals(name, capability, layer)
@@ -52,11 +47,11 @@ def choose_attention(
     else:
         name = select(capability, layer)
     if name is None:
-        tried = selection_order("mla" if mla else "dense", capability)
+        tried = selection_order("mla" if layer.mla else "dense", capability)
         return AttentionChoice(
             None,
-            f"no attention backend takes head size {head_size}, {dtype} and a KV cache in "
-            f"{kv_cache_dtype} on {where} (tried {', '.join(tried)})",
+            f"no attention backend takes head size {layer.head_size}, {layer.dtype} and a KV cache "
+            f"in {layer.kv_cache_dtype} on {where} (tried {', '.join(tried)})",
         )
     row = selectable(name, capability)
     return None if row is None else AttentionChoice(row.classname)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from precision_plan.facts.vllm import quant_names
 from precision_plan.facts.vllm_config_checks import config_checks
 from precision_plan.plan.engine_groups import groups_problem
+from precision_plan.plan.engine_inc import inc_problem
 from precision_plan.plan.engine_method import act_order
 
 Config = Mapping[str, Any]
@@ -180,16 +181,6 @@ def _quark(raw: Config) -> str | None:
     return None if export.get("kv_cache_group") is not None else "export has no kv_cache_group"
 
 
-_INC_BITS = (2, 3, 4, 8)
-
-
-def _inc(raw: Config) -> str | None:
-    for key in ("bits", "group_size"):
-        if key not in raw:
-            return f"the config of inc has no {key}"
-    return None if raw["bits"] in _INC_BITS else f"bits {raw['bits']!r} is none of 2, 3, 4, 8"
-
-
 _CHECKS: Mapping[str, Callable[[Config], str | None]] = {
     "fp8": _fp8,
     "deepseek_v4_fp8": _fp8,
@@ -202,6 +193,6 @@ _CHECKS: Mapping[str, Callable[[Config], str | None]] = {
     "mxfp8": _modelopt("mxfp8"),
     "modelopt_mixed": _modelopt("modelopt_mixed"),
     "quark": _quark,
-    "inc": _inc,
+    "inc": inc_problem,
     "compressed-tensors": groups_problem,
 }

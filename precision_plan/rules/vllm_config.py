@@ -1,9 +1,9 @@
-"""PP413 to PP417: what vLLM's engine configuration refuses in a config and in arguments."""
+"""PP413 to PP420: what vLLM's engine configuration refuses in a config and in arguments."""
 
 from __future__ import annotations
 
 from precision_plan.facts.versions import VersionRange
-from precision_plan.plan.engine import out_of_range as beyond
+from precision_plan.plan.engine_parallel import out_of_range as beyond
 from precision_plan.rules.base import Context, Found, Rule, rule
 from precision_plan.rules.vllm_engine import refused
 
@@ -179,10 +179,103 @@ def eplb_without_ranks(ctx: Context) -> Found:
     return tuple(refused(ctx, "PP417"))
 
 
+@rule(
+    "PP418",
+    "model-dtype-unreadable",
+    "error",
+    stage="engine_config",
+    source=(
+        "vllm@0.33.0:vllm/transformers_utils/model_arch_config_convertor.py:205-245",
+        "https://docs.pytorch.org/docs/stable/tensor_attributes.html#torch.dtype",
+    ),
+    versions=_RELEASE,
+)
+def dtype_unreadable(ctx: Context) -> Found:
+    """The dtype in the model's config.json is no dtype of torch.
+
+    Why:
+        ``config.json`` names torch's own attribute: ``bfloat16``, not ``bf16``, and never
+        ``auto``. The configuration class looks the name up and raises AttributeError before the
+        engine has read a single argument.
+
+    Bad:
+        software: {framework: vllm, vllm: 0.33.0}
+        files: {config: {model_type: llama, torch_dtype: bf16}}
+
+    Good:
+        software: {framework: vllm, vllm: 0.33.0}
+        files: {config: {model_type: llama, torch_dtype: bfloat16}}
+    """
+    return tuple(refused(ctx, "PP418"))
+
+
+@rule(
+    "PP419",
+    "attention-backend-given-twice",
+    "error",
+    stage="engine_config",
+    source=("vllm@0.33.0:vllm/engine/arg_utils.py:2726-2737",),
+    versions=_RELEASE,
+)
+def backend_twice(ctx: Context) -> Found:
+    """--attention-backend and --attention-config both name a backend.
+
+    Why:
+        The two are one setting. vLLM raises ValueError where both are there, even where they
+        agree, instead of letting one win.
+
+    Bad:
+        software: {framework: vllm, vllm: 0.33.0}
+        rollout: {attention_backend: FLASHINFER}
+        launch:
+          extra_args: {attention_config: {backend: FLASH_ATTN}, attention_backend_given: true}
+        files: {config: {model_type: llama}}
+
+    Good:
+        software: {framework: vllm, vllm: 0.33.0}
+        rollout: {attention_backend: FLASHINFER}
+        launch: {extra_args: {attention_config: {flash_attn_version: 3}}}
+        files: {config: {model_type: llama}}
+    """
+    return tuple(refused(ctx, "PP419"))
+
+
+@rule(
+    "PP420",
+    "microbatches-without-their-exchange",
+    "error",
+    stage="engine_config",
+    source=("vllm@0.33.0:vllm/config/vllm.py:2171-2205",),
+    versions=_RELEASE,
+)
+def microbatches(ctx: Context) -> Found:
+    """--enable-dbo is on with a token exchange that cannot overlap microbatches.
+
+    Why:
+        Two microbatches overlap only with DeepEP or NIXL; vLLM's default,
+        ``allgather_reducescatter``, is refused, also for a model without experts.
+
+    Bad:
+        software: {framework: vllm, vllm: 0.33.0}
+        launch: {extra_args: {enable_dbo: true}}
+        files: {config: {model_type: qwen3_moe}}
+
+    Good:
+        software: {framework: vllm, vllm: 0.33.0}
+        rollout: {all2all_backend: deepep_low_latency}
+        launch: {extra_args: {enable_dbo: true}}
+        files: {config: {model_type: qwen3_moe}}
+    """
+    return tuple(refused(ctx, "PP420"))
+
+
 RULES: tuple[Rule, ...] = (
     config_refused,
     without_checkpoint,
     out_of_range,
     heads_not_shared,
     eplb_without_ranks,
+    dtype_unreadable,
+    backend_twice,
+    microbatches,
 )
