@@ -1,11 +1,17 @@
-"""PP544, PP545, PP552 and PP553: FP8 block scales of trainer, update, checkpoint and engine."""
+"""PP544, PP545, PP552, PP553, PP556: FP8 block scales of trainer, update, checkpoint and engine."""
 
 from __future__ import annotations
 
 from precision_plan.facts.formats import formats
 from precision_plan.facts.frameworks import RL_FRAMEWORKS
+from precision_plan.facts.weight_sync import engine_update
 from precision_plan.rules.base import Context, Found, Rule, rule, set_to
-from precision_plan.rules.formats import FP32_SCALES, rollout_format, train_format
+from precision_plan.rules.formats import (
+    FP32_SCALES,
+    SGLANG_FRAMEWORKS,
+    rollout_format,
+    train_format,
+)
 
 _SLIME = (
     "THUDM/slime@624b824a:slime/backends/megatron_utils/megatron_to_hf/processors/"
@@ -251,4 +257,66 @@ def switch_differs(ctx: Context) -> Found:
     )
 
 
-RULES: tuple[Rule, ...] = (trainer_alone, scale_format, update_blocks, switch_differs)
+_QWEN35 = frozenset({"qwen3_5", "qwen3_5_moe", "qwen3_5_text", "qwen3_5_moe_text"})
+
+
+@rule(
+    "PP556",
+    "qwen35-scales-ruined-by-deep-gemm",
+    "warning",
+    stage="run",
+    source=("vllm@0.19.0:vllm/utils/deep_gemm.py:27-28", "vllm-project/vllm#38083"),
+    needs=("gpu", "vllm"),
+    hardware="compute capability 10.x",
+)
+def qwen35(ctx: Context) -> Found:
+    """Before vLLM 0.19 DeepGEMM ruins block-FP8 Qwen3.5 on Blackwell.
+
+    Why:
+        On Blackwell DeepGEMM takes power-of-two scales, so FP32 block scales are rounded when
+        they are loaded. Qwen3.5 does not survive that: its answers degrade without an error.
+        vLLM leaves DeepGEMM out for these models by itself since 0.19.0.
+
+    Bad:
+        software: {framework: vllm, vllm: 0.18.0}
+        hardware: {gpu: b200}
+        model: {hf_model_type: qwen3_5_moe}
+        checkpoint:
+          quantization_config:
+            {quant_method: fp8, activation_scheme: dynamic, weight_block_size: [128, 128]}
+
+    Good:
+        software: {framework: vllm, vllm: 0.19.0}
+        hardware: {gpu: b200}
+        model: {hf_model_type: qwen3_5_moe}
+        checkpoint:
+          quantization_config:
+            {quant_method: fp8, activation_scheme: dynamic, weight_block_size: [128, 128]}
+    """
+    found, capability = ctx.target.package("vllm"), ctx.target.compute_capability
+    if found is None or capability is None or capability[0] != 10:
+        return None
+    if ctx.target.framework in SGLANG_FRAMEWORKS or rollout_format(ctx.plan) != "fp8_block":
+        return None
+    row, config = (
+        engine_update("qwen3_5_without_deep_gemm"),
+        ctx.plan.checkpoint.quantization_config,
+    )
+    if ctx.plan.model.hf_model_type not in _QWEN35 or found in row.versions:
+        return None
+    if config is not None and config.scale_fmt == "ue8m0":
+        return None  # powers of two already
+    if ctx.rollout_env.get("VLLM_USE_DEEP_GEMM", ("1", ""))[0] == "0":
+        return None
+    return ctx.found(
+        f"vLLM {found} rounds the block scales of Qwen3.5 to powers of two on this GPU",
+        "software.vllm",
+        "model.hf_model_type",
+        fix=(
+            set_to(("software.vllm", row.versions.since), also=" or later"),
+            set_to(("env.rollout_engine.VLLM_USE_DEEP_GEMM", "0")),
+        ),
+    )
+
+
+RULES: tuple[Rule, ...] = (trainer_alone, scale_format, update_blocks, switch_differs, qwen35)

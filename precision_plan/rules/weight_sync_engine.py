@@ -1,4 +1,4 @@
-"""PP546 and PP548: what the engine's side of a weight update can do, and what it leaves behind."""
+"""PP546, PP548, PP557: what the engine can do with a weight update, and what it leaves behind."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ _RELOAD = "vllm@0.33.0:vllm/model_executor/model_loader/reload"
     stage="engine_config",
     source=(
         "vllm@0.16.0:vllm/v1/worker/gpu_worker.py:950-985",
+        "vllm@0.17.0:vllm/distributed/weight_transfer/ipc_engine.py",
         "vllm-project/vllm#32133",
         "vllm-project/vime@039ae4dd:vime/backends/vllm_utils/vllm_engine.py",
     ),
@@ -25,7 +26,7 @@ _RELOAD = "vllm@0.33.0:vllm/model_executor/model_loader/reload"
     needs=("vllm",),
 )
 def engine_too_old(ctx: Context) -> Found:
-    """vLLM before 0.16 has no weight transfer, and cannot reload quantized weights in place.
+    """This vLLM cannot take weight updates: transfer and reload came with 0.16, IPC with 0.17.
 
     Why:
         vime starts the engine with --weight-transfer-config and pushes weights in the
@@ -52,7 +53,9 @@ def engine_too_old(ctx: Context) -> Found:
     over_disk = ctx.plan.weight_sync.update_weight_transport == "disk"
     if over_disk and rollout_format(ctx.plan) in {None, "bf16", "fp16", "fp32"}:
         return None  # plain weights reload in place in every version
-    row = engine_update("layerwise_reload" if over_disk else "weight_transfer")
+    colocated = bool(ctx.plan.launch.colocate)
+    pushed = "ipc_transfer" if colocated else "weight_transfer"
+    row = engine_update("layerwise_reload" if over_disk else pushed)
     if found in row.versions:
         return None
     since = row.versions.since
@@ -60,7 +63,7 @@ def engine_too_old(ctx: Context) -> Found:
     return ctx.found(
         f"vLLM {found} has no {row.what.replace('_', ' ')}: {row.meaning}",
         "software.vllm",
-        "software.framework",
+        "launch.colocate" if colocated and not over_disk else "software.framework",
         fix=(set_to(("software.vllm", since), also=" or later"),),
     )
 
@@ -123,4 +126,52 @@ def calibrated_scales(ctx: Context) -> Found:
     )
 
 
-RULES: tuple[Rule, ...] = (engine_too_old, calibrated_scales)
+_BACKEND = "rollout.weight_transfer_backend"
+
+
+@rule(
+    "PP557",
+    "weight-transfer-does-not-fit-placement",
+    "error",
+    stage="run",
+    source=(
+        "vllm@0.33.0:vllm/distributed/weight_transfer/ipc_engine.py:120-235",
+        "vllm-project/vime@039ae4dd:vime/backends/vllm_utils/vllm_engine.py",
+    ),
+    frameworks=("vime",),
+)
+def placement(ctx: Context) -> Found:
+    """The engine's weight transfer backend does not fit where trainer and engine run.
+
+    Why:
+        CUDA IPC hands memory from one process to another on the same GPU: the engine looks its
+        own GPU up among the handles and raises if it is not there. NCCL needs trainer and engine
+        on different GPUs. vime chooses ipc with --colocate and nccl without, unless the backend
+        is given; then it stays as it is, and the first update fails.
+
+    Bad:
+        software: {framework: vime}
+        rollout: {weight_transfer_backend: ipc}
+        launch: {colocate: false}
+
+    Good:
+        software: {framework: vime}
+        rollout: {weight_transfer_backend: ipc}
+        launch: {colocate: true}
+    """
+    backend, colocate = ctx.plan.rollout.weight_transfer_backend, ctx.plan.launch.colocate
+    if colocate is None or backend not in {"ipc", "nccl"} or (backend == "ipc") == colocate:
+        return None
+    if ctx.plan.weight_sync.update_weight_transport == "disk":
+        return None
+    fits = "ipc" if colocate else "nccl"
+    where = "share GPUs" if colocate else "are on GPUs of their own"
+    return ctx.found(
+        f"weights travel over {backend}, but trainer and engine {where}",
+        _BACKEND,
+        "launch.colocate",
+        fix=(set_to((_BACKEND, None), also=f" (vime then takes {fits})"),),
+    )
+
+
+RULES: tuple[Rule, ...] = (engine_too_old, calibrated_scales, placement)
