@@ -8,7 +8,16 @@ from typing import Any, Literal
 
 Kind = Literal["appeared", "vanished", "changed"]
 Subject = Literal[
-    "flag", "config field", "variable", "recipe", "recipe field", "choices", "parser rules"
+    "flag",
+    "config field",
+    "variable",
+    "recipe",
+    "recipe field",
+    "choices",
+    "parser rules",
+    "method",
+    "attention backend",
+    "model family",
 ]
 
 _PRECISION = re.compile(

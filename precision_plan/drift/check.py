@@ -38,7 +38,21 @@ from precision_plan.drift.source import (
 from precision_plan.drift.values import Values
 from precision_plan.drift.variables import Environment, read_environment
 from precision_plan.drift.variables_against import compare_variables
-from precision_plan.drift.vllm_against import compare_choices
+from precision_plan.drift.vllm_against import (
+    Compared,
+    compare_backends,
+    compare_choices,
+    compare_float16,
+    compare_methods,
+)
+from precision_plan.drift.vllm_classes import (
+    FLOAT16_FILE,
+    float16_refused,
+    read_backends,
+    read_methods,
+)
+from precision_plan.drift.vllm_flags_against import compare_arguments
+from precision_plan.drift.vllm_parser import ENGINE_FILE, ParserReader
 from precision_plan.facts.versions import UnknownVersion, version
 
 _PARSER = ("megatron/training/arguments.py", "add_megatron_arguments")
@@ -82,6 +96,15 @@ class _Check:
             what = "reads of variables whose names are built at run time"
             self.gaps.append(Gap(what, tuple(found.unnamed)))
         return found
+
+    def add(self, what: str, compared: Compared | None) -> None:
+        """Take in one comparison; ``None`` if the sources have nothing to compare."""
+        if not compared:
+            self.gaps.append(Gap(f"{what}: these sources have none that can be read"))
+            return
+        self.changes += compared.changes
+        self.compared.append((what, compared.count))
+        self.gaps += compared.gaps
 
     def report(self) -> Report:
         """Everything found so far."""
@@ -207,19 +230,39 @@ def check_transformer_engine(where: str, facts_version: str | None = None) -> Re
 
 
 def check_vllm(where: str, facts_version: str | None = None) -> Report:
-    """Compare lists of choices and variables of vLLM.
+    """Compare arguments, lists of choices, methods, attention backends and variables of vLLM.
 
     Raises:
         SourceError: if the sources cannot be read or do not tell their version.
     """
     check = _Check(VLLM, where, facts_version)
+    _arguments(check)
     changes, lists, absent = compare_choices(check.modules, check.values, check.facts)
     check.changes += changes
     check.compared.append(("lists of choices", lists))
     if absent:
         check.gaps.append(Gap("lists of choices that these sources do not declare", tuple(absent)))
+    methods = read_methods(check.modules, check.values)
+    check.add("methods", compare_methods(methods, check.facts) if methods else None)
+    backends = read_backends(check.modules, check.values)
+    compared = compare_backends(backends, check.facts) if backends else None
+    check.add("attention backends", compared)
+    refused = float16_refused(check.modules, check.values)
+    if refused is None:
+        check.gaps.append(Gap("model families without float16: these sources have no such list"))
+    else:
+        check.changes += compare_float16(refused, FLOAT16_FILE)
     check.variables()
     return check.report()
+
+
+def _arguments(check: _Check) -> None:
+    reader = ParserReader(check.modules, check.values)
+    start = reader.read()
+    if start is None or not reader.flags:
+        check.gaps.append(Gap("arguments: these sources have no parser that can be read"))
+        return
+    check.add("arguments", compare_arguments(reader, check.facts, start != ENGINE_FILE))
 
 
 CHECKS: Mapping[str, Callable[[str, str | None], Report]] = {

@@ -19,7 +19,8 @@ _REGISTRIES = (
     "vllm/attention/backends/registry.py",
 )
 _ENUM = "AttentionBackendEnum"
-_FLOAT16 = ("vllm/config/model.py", "_FLOAT16_NOT_SUPPORTED_MODELS")
+FLOAT16_FILE = "vllm/config/model.py"
+_FLOAT16 = "_FLOAT16_NOT_SUPPORTED_MODELS"
 _HOPS = 8
 
 Texts = tuple[str, ...]
@@ -112,11 +113,10 @@ def read_backends(modules: Modules, values: Values) -> dict[str, BackendClass] |
 
 def float16_refused(modules: Modules, values: Values) -> Texts | None:
     """Model types that vLLM does not run in float16; ``None`` if the list is not found."""
-    path, name = _FLOAT16
-    module = modules.at(path)
+    module = modules.at(FLOAT16_FILE)
     if module is None:
         return None
-    found = values.of(ast.Name(name), Scope(module))
+    found = values.of(ast.Name(_FLOAT16), Scope(module))
     return _texts(list(found)) if isinstance(found, dict) else None
 
 

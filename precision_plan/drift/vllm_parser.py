@@ -23,7 +23,8 @@ Bound = dict[str, Any]
 """Options of one flag, or a table that has the options of a field under its name."""
 _CLI_ARGS = re.compile(r"^vllm/entrypoints/.*cli_args\.py$")
 _START = "make_arg_parser"
-_ENGINE = ("vllm/engine/arg_utils.py", "AsyncEngineArgs", "add_cli_args")
+ENGINE_FILE = "vllm/engine/arg_utils.py"
+_ENGINE = ("AsyncEngineArgs", "add_cli_args")
 _JSON_TYPES = re.compile(r"json\.loads|union_dict_and_str")
 _COPIES = ("copy", "deepcopy", "dict")
 _UNREAD_OPTIONS = frozenset({"help", "metavar", "const", "flags", "deprecated"})
@@ -88,13 +89,13 @@ class ParserReader:
             if isinstance(found, Found):
                 self._function(found, None, None, _DEPTH)
                 return path
-        module = self.modules.at(_ENGINE[0])
-        owner = self.modules.find(_ENGINE[1], Scope(module)) if module else None
-        method = self._method(owner, _ENGINE[2]) if isinstance(owner, Found) else None
+        module = self.modules.at(ENGINE_FILE)
+        owner = self.modules.find(_ENGINE[0], Scope(module)) if module else None
+        method = self._method(owner, _ENGINE[1]) if isinstance(owner, Found) else None
         if method is None or not isinstance(owner, Found):
             return None
         self._function(method, owner, None, _DEPTH)
-        return _ENGINE[0]
+        return ENGINE_FILE
 
     def _function(
         self, found: Found, owner: Found | None, argument: Bound | None, depth: int
