@@ -51,9 +51,11 @@ from precision_plan.drift.vllm_classes import (
     read_backends,
     read_methods,
 )
+from precision_plan.drift.vllm_environment import compare_declared, declared_variables
 from precision_plan.drift.vllm_flags_against import compare_arguments
 from precision_plan.drift.vllm_parser import ENGINE_FILE, ParserReader
 from precision_plan.facts.versions import UnknownVersion, version
+from precision_plan.facts.vllm_env_names import declared_names
 
 _PARSER = ("megatron/training/arguments.py", "add_megatron_arguments")
 _EXPORT_PARSER = ("megatron/post_training/arguments.py", "add_modelopt_args")
@@ -83,7 +85,9 @@ class _Check:
     def variables(self) -> Environment:
         """Compare the environment variables."""
         found = read_environment(self.modules, self.values, self.package.folder, _WITHOUT)
-        result = compare_variables(found, self.package, self.facts, self.tree.paths)
+        listed = declared_names(self.facts) if self.package is VLLM else frozenset()
+        paths = self.tree.paths
+        result = compare_variables(found, self.package, self.facts, paths, listed)
         self.changes += result.changes
         self.compared.append(("variables", result.looked_for))
         for names, what in (
@@ -252,6 +256,9 @@ def check_vllm(where: str, facts_version: str | None = None) -> Report:
         check.gaps.append(Gap("model families without float16: these sources have no such list"))
     else:
         check.changes += compare_float16(refused, FLOAT16_FILE)
+    declared = declared_variables(check.modules)
+    compared = None if declared is None else compare_declared(declared, check.facts)
+    check.add("declared variables", compared)
     check.variables()
     return check.report()
 

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from precision_plan.drift.changes import Change, about_precision
-from precision_plan.drift.source import Package
+from precision_plan.drift.source import VLLM, Package
 from precision_plan.drift.variables import Environment, Variable
 from precision_plan.facts.env_vars import EnvVar, env_vars
+from precision_plan.facts.vllm_env_names import vllm_env_names
 
 _OURS = ("NVTE_", "NVFP4_", "MXFP8_", "CUBLAS", "CUDA_GRAPH")
 _PYTHON = re.compile(r"(?:^|[:/])([\w/.-]+\.py)\b")
@@ -38,9 +39,17 @@ class VariablesCompared:
 
 
 def compare_variables(
-    found: Environment, package: Package, package_version: str, paths: Iterable[str]
+    found: Environment,
+    package: Package,
+    package_version: str,
+    paths: Iterable[str],
+    listed: frozenset[str] = frozenset(),
 ) -> VariablesCompared:
-    """Variables that appeared, vanished or have another default."""
+    """Variables that appeared, vanished or have another default.
+
+    Args:
+        listed: further names that the facts have at this version, without what they do.
+    """
     result = VariablesCompared()
     folders = frozenset(map(_part, paths))
     for known in env_vars().values():
@@ -52,7 +61,7 @@ def compare_variables(
         if variable is not None and (variable.reads or variable.writes):
             result.looked_for += 1
             if known.read_by[0] == package.name:  # the default of a row is its first reader's
-                result.changes.extend(_changed(known, variable))
+                result.changes.extend(_changed(known, variable, _default(known, package_version)))
         elif known.name in found.quoted:
             result.looked_for += 1
         elif _readable(known, package, folders, found):
@@ -69,6 +78,8 @@ def compare_variables(
         else:
             result.untold.append(known.name)
     for change in _appeared(found, package, package_version):
+        if change.name in listed:
+            continue
         told = found.variables[change.name].reads or change.name.startswith(_OURS)
         if (change.precise and told) or change.note:  # what is only set concerns another program
             result.changes.append(change)
@@ -77,11 +88,22 @@ def compare_variables(
     return result
 
 
-def _changed(known: EnvVar, variable: Variable) -> Iterator[Change]:
+def _default(known: EnvVar, package_version: str) -> str | None:
+    """The default at a version, where it changed; that of a list is not the text of its source."""
+    if known.type is not None and known.type.startswith("list"):
+        return None
+    if known.read_by[0] == VLLM.name:
+        for run in vllm_env_names().get(known.name, ()):
+            if package_version in run.versions and run.defaults:
+                return run.default_at(package_version)
+    return known.default
+
+
+def _changed(known: EnvVar, variable: Variable, default: str | None) -> Iterator[Change]:
     """Only one literal default on either side can be compared."""
-    if known.default is None or not _SIMPLE.fullmatch(known.default):
+    if default is None or not _SIMPLE.fullmatch(default):
         return
-    if len(variable.defaults) == 1 and known.default not in variable.defaults:
+    if len(variable.defaults) == 1 and default not in variable.defaults:
         theirs = next(iter(variable.defaults))
         if theirs == "None" or theirs.startswith("computed"):
             return
@@ -91,7 +113,7 @@ def _changed(known: EnvVar, variable: Variable) -> Iterator[Change]:
             known.name,
             is_precise(known.name),
             aspect="default",
-            facts=known.default,
+            facts=default,
             sources=theirs,
             at=variable.reads[0],
             fact_source=known.source,

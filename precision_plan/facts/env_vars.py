@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple
 
 from precision_plan.facts._load import record, table
 from precision_plan.facts.versions import EVERY_VERSION, VersionRange
+from precision_plan.facts.vllm_env_names import vllm_span
 
 ROLES = ("driver", "train_actor", "rollout_engine", "vllm_worker", "converter")
 """Process roles, in the spelling of the plan's ``env`` section."""
@@ -69,6 +70,10 @@ class DeadName(NamedTuple):
 
 def _env_var(row: Mapping[str, Any]) -> EnvVar:
     versions = {package: VersionRange(*span) for package, span in row.get("versions", {}).items()}
+    if "vllm" in row["read_by"] and "vllm" not in versions:
+        span = vllm_span(row["name"])
+        if span is not None:
+            versions["vllm"] = span
     return record(EnvVar, {**row, "versions": MappingProxyType(versions)})
 
 
