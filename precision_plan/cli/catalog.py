@@ -15,7 +15,7 @@ from precision_plan.cli._output import emit
 _OPTIONS = {
     "megatron": ("megatron_core", "flags, configuration fields and variables"),
     "te": ("transformer_engine", "recipe classes and variables"),
-    "vllm": ("vllm", "variables"),
+    "vllm": ("vllm", "arguments, methods, attention backends and variables"),
 }
 """Option, the package's key in the facts, and what is compared of it."""
 

@@ -61,7 +61,7 @@ def compare_variables(
         if variable is not None and (variable.reads or variable.writes):
             result.looked_for += 1
             if known.read_by[0] == package.name:  # the default of a row is its first reader's
-                result.changes.extend(_changed(known, variable, _default(known, package_version)))
+                result.changes.extend(_changed(known, variable, default_at(known, package_version)))
         elif known.name in found.quoted:
             result.looked_for += 1
         elif _readable(known, package, folders, found):
@@ -88,7 +88,7 @@ def compare_variables(
     return result
 
 
-def _default(known: EnvVar, package_version: str) -> str | None:
+def default_at(known: EnvVar, package_version: str) -> str | None:
     """The default at a version, where it changed; that of a list is not the text of its source."""
     if known.type is not None and known.type.startswith("list"):
         return None
