@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from precision_plan.plan import CheckpointFiles, Fix, Origin
 from precision_plan.rules.base import Context, Finding, Found, Rule, rule
+from precision_plan.rules.vllm_engine import serves
 
 _CONFIG = "vllm@0.33.0:vllm/transformers_utils/config.py"
 _LOADER = "vllm@0.33.0:vllm/model_executor/model_loader/default_loader.py"
@@ -209,6 +210,8 @@ def other_containers(ctx: Context) -> Found:
         return None
     chosen = ctx.plan.rollout.load_format
     mistral = [name for name in checkpoint.others if name.startswith("consolidated")]
+    if not serves(ctx):
+        mistral = []
     if checkpoint.tensors is not None and (not mistral or chosen not in (None, "auto", "mistral")):
         return None
     names = mistral or list(checkpoint.others)

@@ -32,6 +32,11 @@ _SAME_MODEL = (
 )
 """Fields of ``model`` that shape the weights or that the frameworks compare at their start."""
 
+_WRITTEN = ("kv_channels", "moe_ffn_hidden_size")
+"""Those that count only where the file has a key of their own: the model's code may know better
+than what follows from other keys."""
+_TIED = "untie_embeddings_and_output_weights"
+
 
 @lru_cache(maxsize=1)
 def _keys() -> Mapping[str, tuple[str, ...]]:
@@ -138,6 +143,13 @@ def _format(ctx: Context, checkpoint: CheckpointFiles, declared: str) -> Iterato
     )
 
 
+def _is_said(checkpoint: CheckpointFiles, name: str, keys: tuple[str, ...]) -> bool:
+    inner = checkpoint.text_config
+    if name == _TIED:  # of a wrapper, the frameworks ask the language model alone
+        return "tie_word_embeddings" in inner
+    return name not in _WRITTEN or any(key in inner for key in keys)
+
+
 @rule(
     "PP745",
     "recipe-contradicts-checkpoint-model",
@@ -178,12 +190,17 @@ def model(ctx: Context) -> Iterator[Finding]:
         if declared is None or name not in found or declared == found[name]:
             continue
         keys = _keys().get(f"model.{name}", ())
+        if not _is_said(checkpoint, name, keys):
+            continue
         yield ctx.found(
             f"model.{name} = {shown(declared)}; config.json in {checkpoint.folder} says"
             f" {shown(found[name])}",
             f"model.{name}",
             "checkpoint.hf_checkpoint",
-            Because(f"{name} = {shown(found[name])}", origin=checkpoint.config_position(*keys)),
+            Because(
+                f"{name} = {shown(found[name])}",
+                origin=checkpoint.config_position(*keys or ("tie_word_embeddings",)),
+            ),
             fix=(set_to((f"model.{name}", found[name])), Fix("name the model's own folder")),
         )
 
