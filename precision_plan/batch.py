@@ -12,11 +12,16 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from precision_plan.facts.frameworks import RL_FRAMEWORKS
 from precision_plan.facts.gpus import gpus
 from precision_plan.facts.megatron import DEFAULT_VERSION
 from precision_plan.facts.versions import UnknownVersion, version
-from precision_plan.importers.findings import engine_parse_findings, parse_findings
-from precision_plan.importers.rows import megatron_row, vllm_row
+from precision_plan.importers.findings import (
+    engine_parse_findings,
+    framework_parse_findings,
+    parse_findings,
+)
+from precision_plan.importers.rows import framework_row, megatron_row, vllm_row
 from precision_plan.plan import Diagnostic
 from precision_plan.plan.codes import compose_diagnostic
 from precision_plan.plan.resolved import resolved
@@ -24,7 +29,7 @@ from precision_plan.plan.target import PACKAGES
 from precision_plan.rules.base import Context
 from precision_plan.rules.engine import check_context
 
-FRAMEWORKS = ("megatron-lm", "vllm")
+FRAMEWORKS = ("megatron-lm", *RL_FRAMEWORKS, "vllm")
 """Frameworks whose command line can be read so far."""
 
 _STAGES: Mapping[str, str] = {"run": "build"}
@@ -83,10 +88,23 @@ def lint_row(row: Mapping[str, Any]) -> dict[str, Any]:
     """
     if row.get("framework") == "vllm":
         return _lint_engine(row)
+    if row.get("framework") in RL_FRAMEWORKS:
+        return _lint_framework(row)
     plan, parsed = megatron_row(row)
     megatron_core = plan.software.megatron_core or DEFAULT_VERSION
     context = Context(plan)
     found = [*parse_findings(parsed, megatron_core), *check_context(context).diagnostics]
+    return _answer(row.get("id"), found, resolved(context.effective))
+
+
+def _lint_framework(row: Mapping[str, Any]) -> dict[str, Any]:
+    plan, parsed = framework_row(row)
+    megatron_core = plan.software.megatron_core or DEFAULT_VERSION
+    context = Context(plan)
+    found = [
+        *framework_parse_findings(parsed, row["framework"], megatron_core),
+        *check_context(context).diagnostics,
+    ]
     return _answer(row.get("id"), found, resolved(context.effective))
 
 

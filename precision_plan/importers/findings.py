@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from functools import lru_cache
 
+from precision_plan.facts.framework_behaviour import framework_behaviours
 from precision_plan.facts.megatron_absent import absent_flags
 from precision_plan.facts.megatron_parser import Option, parser_at
 from precision_plan.facts.vllm import engine_args
@@ -42,6 +43,29 @@ def engine_parse_findings(parsed: Parsed, vllm: str) -> tuple[Diagnostic, ...]:
     for field in dict.fromkeys(parsed.repeated):
         message = f"{field} is given more than once with different values; the last one wins"
         found.append(compose_diagnostic("PP906", message, field=field, stage="parse"))
+    return tuple(found)
+
+
+def framework_parse_findings(
+    parsed: Parsed, framework: str, megatron_core: str
+) -> tuple[Diagnostic, ...]:
+    """Findings about the command line of an RL framework; some drop what they do not know."""
+    behaviour = framework_behaviours()[framework]
+    found = []
+    for problem in parsed.problems:
+        if problem.kind == "unknown" and behaviour.unknown_flags == "ignored":
+            found.append(
+                compose_diagnostic(
+                    "PP921",
+                    problem.message,
+                    UNKNOWN,
+                    field=problem.flag,
+                    source=(behaviour.source,),
+                    stage="parse",
+                )
+            )
+        else:
+            found.append(_problem(problem, megatron_core))
     return tuple(found)
 
 

@@ -14,6 +14,7 @@ from precision_plan.facts.megatron import DEFAULT_VERSION
 from precision_plan.facts.megatron_parser import parser_at
 from precision_plan.facts.vllm import DEFAULT_VERSION as DEFAULT_VLLM
 from precision_plan.importers.argv import Parsed, parse
+from precision_plan.importers.framework_argv import parse_framework_arguments
 from precision_plan.importers.hf_config import (
     model_of,
     quantization_config_in,
@@ -63,6 +64,39 @@ def megatron_row(row: Mapping[str, Any]) -> tuple[PrecisionPlan, Parsed]:
     return plan_of(sections), parsed
 
 
+def framework_row(row: Mapping[str, Any]) -> tuple[PrecisionPlan, Parsed]:
+    """Plan of a row of an RL framework: Megatron's, its own and the engine's arguments."""
+    versions = dict(row.get("versions") or {})
+    parsed = parse_framework_arguments(
+        row.get("argv") or (),
+        row["framework"],
+        versions.get("megatron_core", DEFAULT_VERSION),
+        versions.get("vllm", DEFAULT_VLLM),
+    )
+    sections: dict[str, dict[str, Any]] = {
+        "hardware": _hardware(row),
+        "software": {"framework": row["framework"], **versions},
+    }
+    others = _fill(sections, parsed)
+    if others:
+        sections["launch"] = {**sections.get("launch", {}), "extra_args": others}
+    if row.get("env") is not None:
+        sections["env"] = {"all": dict(row["env"])}
+    return plan_of(sections), parsed
+
+
+def _fill(sections: dict[str, dict[str, Any]], parsed: Parsed) -> dict[str, Any]:
+    """Put values into their sections; returns those that a parser takes and no plan can hold."""
+    others = dict(parsed.others)
+    for field, value in parsed.values.items():
+        section, _, name = field.partition(".")
+        if _SECTIONS[section].takes(name, value):
+            sections.setdefault(section, {})[name] = value
+        else:
+            others[name] = value
+    return others
+
+
 def vllm_row(row: Mapping[str, Any]) -> tuple[PrecisionPlan, Parsed, CheckpointFiles | None]:
     """Plan of a row whose ``argv`` is that of ``vllm serve``, and the configuration beside it."""
     versions = {"vllm": DEFAULT_VLLM, **(row.get("versions") or {})}
@@ -72,13 +106,7 @@ def vllm_row(row: Mapping[str, Any]) -> tuple[PrecisionPlan, Parsed, CheckpointF
         "hardware": _hardware(row),
         "software": {"framework": "vllm", **versions},
     }
-    others = dict(parsed.others)
-    for field, value in parsed.values.items():
-        section, _, name = field.partition(".")
-        if _SECTIONS[section].takes(name, value):
-            sections.setdefault(section, {})[name] = value
-        else:
-            others[name] = value  # the parser takes it and the engine does not
+    others = _fill(sections, parsed)
     if others:
         sections["launch"] = {"extra_args": others}
     if row.get("env") is not None:

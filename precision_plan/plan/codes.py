@@ -82,6 +82,10 @@ _CODES = (
          "The frameworks' parsers accept abbreviations where they are unique."),
     Code("PP906", "repeated-flag", "warning", False, "An option is given twice with other values",
          "The last one wins; whoever reads the first one is misled."),
+    Code("PP921", "flag-dropped-in-silence", "warning", False,
+         "The framework does not know this flag and passes over it",
+         "vime and slime parse with parse_known_args: a misspelt flag does nothing, and nobody "
+         "says so. Reported where a known flag is close."),
     Code("PP910", "broken-row", "error", True, "A line is not a JSON object of the expected shape",
          "Batch linting reads one object a line: id, framework, versions, gpu, env, argv."),
 )  # fmt: skip
