@@ -13,7 +13,9 @@ from precision_plan.rules.formats import (
     INT4_FLAG,
     NVFP4_FLAG,
     SGLANG_FRAMEWORKS,
+    online_format,
     rollout_format,
+    served_format,
     train_format,
 )
 
@@ -54,6 +56,8 @@ def _train_field(ctx: Context, name: str) -> str:
 def _rollout_field(ctx: Context) -> str:
     """The plan field that chose the served format."""
     checkpoint = ctx.plan.checkpoint
+    if online_format(ctx) is not None:
+        return "rollout.quantization"
     if checkpoint.quantization_config is not None:
         return "checkpoint.quantization_config.quant_method"
     if ctx.plan.weight_sync.weight_format is not None:
@@ -191,7 +195,7 @@ def granularity(ctx: Context) -> Found:
     """
     if not ctx.args.fp8:
         return None
-    served = rollout_format(ctx.plan)
+    served = served_format(ctx)
     if served not in {"fp8_block", "fp8_per_tensor", "fp8_per_channel", "mxfp8"}:
         return None
     trained = train_format(ctx)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from precision_plan.facts.frameworks import RL_FRAMEWORKS
 from precision_plan.facts.vllm_routers import fp32_router
+from precision_plan.plan import Fix
 from precision_plan.rules.base import Context, Found, Rule, rule, set_to
 from precision_plan.rules.vllm_engine import serves
 
@@ -65,7 +66,11 @@ _LONG = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32"}
     "fp32-head-on-one-side",
     "warning",
     stage="run",
-    source=("NVIDIA-NeMo/RL#4096", "vllm@0.33.0:vllm/config/model.py:348-350"),
+    source=(
+        "NVIDIA-NeMo/RL#4096",
+        "vllm@0.33.0:vllm/config/model.py:2108-2134",
+        "THUDM/slime@624b824a:slime/backends/sglang_utils/arguments.py:51-69",
+    ),
     frameworks=RL_FRAMEWORKS,
 )
 def one_sided_head(ctx: Context) -> Found:
@@ -84,22 +89,34 @@ def one_sided_head(ctx: Context) -> Found:
         training: {output_logit_dtype: fp32}
         rollout: {head_dtype: float32}
     """
-    ours, theirs = ctx.plan.training.output_logit_dtype, ctx.plan.rollout.head_dtype
-    if (ours == "fp32") == (theirs == "float32"):
+    ours = ctx.plan.training.output_logit_dtype == "fp32"
+    served = serves(ctx)
+    theirs = (
+        ctx.plan.rollout.head_dtype == "float32"
+        if served
+        else ctx.extra("sglang_enable_fp32_lm_head") not in {None, False}
+    )
+    if ours == theirs:
         return None
-    if ours == "fp32":
-        field, other, fix = "training.output_logit_dtype", "rollout.head_dtype", "float32"
-    else:
-        field, other, fix = "rollout.head_dtype", "training.output_logit_dtype", "fp32"
-    both = set_to((other, fix))
-    alone = set_to((field, None))
-    old = other.startswith("training") and ctx.at_least("megatron_core", "HEAD") is False
+    trainer, engine = "training.output_logit_dtype", "rollout.head_dtype"
+    if not served:
+        engine = "launch.extra_args"
+    both = set_to((engine, "float32")) if served else Fix(f"{engine}: {{{_SGLANG_HEAD}: true}}")
+    alone = set_to((trainer, None))
+    if theirs:
+        both = set_to((trainer, "fp32"))
+        alone = set_to((engine, None)) if served else Fix(f"remove {_SGLANG_HEAD} from {engine}")
+    old = theirs and ctx.at_least("megatron_core", "HEAD") is False
+    other = f"{trainer}: fp32" if theirs else f"{engine}: float32" if served else _SGLANG_HEAD
     return ctx.found(
-        f"{ctx.shown(field)} without its counterpart {other}: {fix}",
-        field,
-        other,
+        f"the head is in FP32 in the {'engine' if theirs else 'trainer'} without {other}",
+        engine if theirs else trainer,
+        trainer if theirs else engine,
         fix=(alone,) if old else (both, alone),
     )
+
+
+_SGLANG_HEAD = "sglang-enable-fp32-lm-head"
 
 
 _MODELS = "vllm@0.33.0:vllm/model_executor/models"
