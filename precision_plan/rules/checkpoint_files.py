@@ -11,7 +11,7 @@ from precision_plan.rules.vllm_engine import serves
 _CONFIG = "vllm@0.33.0:vllm/transformers_utils/config.py"
 _LOADER = "vllm@0.33.0:vllm/model_executor/model_loader/default_loader.py"
 _WEIGHTS = "vllm@0.33.0:vllm/model_executor/model_loader/weight_utils.py"
-_HUB = "huggingface/huggingface_hub@1.0.0:src/huggingface_hub/file_download.py"
+_HUB = "huggingface/huggingface_hub@1.0.0:src/huggingface_hub"
 
 AGAIN = Fix("copy or download the file again")
 
@@ -289,7 +289,7 @@ def lfs_pointer(ctx: Context) -> Found:
     "download-not-finished",
     "warning",
     stage="worker",
-    source=(_HUB,),
+    source=(f"{_HUB}/file_download.py:1183", f"{_HUB}/_local_folder.py:87-89"),
 )
 def unfinished(ctx: Context) -> Found:
     """Files are missing, and pieces of an unfinished download lie in the folder.

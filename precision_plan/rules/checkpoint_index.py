@@ -8,7 +8,7 @@ from precision_plan.rules.checkpoint_files import loaded, of_file, some
 
 _LOADER = "vllm@0.33.0:vllm/model_executor/model_loader/default_loader.py"
 _WEIGHTS = "vllm@0.33.0:vllm/model_executor/model_loader/weight_utils.py"
-_TRANSFORMERS = "huggingface/transformers@v4.57.0:src/transformers/modeling_utils.py"
+_BRIDGE = "ISEEKYAN/mbridge@0f05229d:mbridge/core/safetensor_io.py"
 _INDEX = "model.safetensors.index.json"
 
 
@@ -70,7 +70,7 @@ def absent_tensor(ctx: Context) -> Found:
     Why:
         The engine takes file names from the index and tensors from the files, so that the entry
         has no effect: either the index is of another save, or a tensor was lost. A quantized
-        model is loaded without it in silence.
+        model is loaded without it in silence; a bridge (mbridge) asks for it and stops.
 
     Bad:
         files:
@@ -103,14 +103,14 @@ def absent_tensor(ctx: Context) -> Found:
     "index-places-tensor-elsewhere",
     "warning",
     stage="worker",
-    source=(_TRANSFORMERS,),
+    source=(_BRIDGE,),
 )
 def elsewhere(ctx: Context) -> Found:
     """The index places tensors in another shard than the one that holds them.
 
     Why:
-        vLLM reads every shard whole and does not notice; readers that open the shard which the
-        index names (transformers, checkpoint bridges) do not find the tensor there.
+        vLLM reads every shard whole and does not notice; a bridge that opens the shard which the
+        index names (mbridge) does not find the tensor there.
 
     Bad:
         files:
@@ -198,15 +198,15 @@ def outside(ctx: Context) -> Found:
     stage="worker",
     source=(
         f"{_WEIGHTS}:1241-1249",
-        _TRANSFORMERS,
+        _BRIDGE,
     ),
 )
 def stale_index(ctx: Context) -> Found:
     """Shards hold tensors that the index does not name.
 
     Why:
-        The index is of another save. vLLM loads the tensors all the same; readers that go by
-        the index (transformers, checkpoint bridges) leave them out.
+        The index is of another save. vLLM loads the tensors all the same; a bridge that takes
+        the names from the index (mbridge) leaves them out.
 
     Bad:
         files:
