@@ -213,10 +213,54 @@ def without_state(ctx: Context) -> Found:
     )
 
 
+@rule(
+    "PP558",
+    "recurrent-state-narrower-than-in-training",
+    "advice",
+    stage="run",
+    source=(
+        "NVIDIA/Megatron-LM@core_v0.16.1:megatron/core/ssm/gated_delta_net.py:579-660",
+        "vllm-project/vllm#39032",
+    ),
+    frameworks=("vime",),
+)
+def narrower_than_training(ctx: Context) -> Found:
+    """The rollout keeps the recurrent state in 16 bits, the trainer in FP32.
+
+    Why:
+        Megatron computes the gated delta rule over the whole sequence with the state in FP32. A
+        16-bit state in the engine is rounded after every token, so log-probabilities of trainer
+        and rollout drift apart along a long answer, whatever the weights' formats are. The
+        memory that it saves is paid with a correction (PP547).
+
+    Bad:
+        software: {framework: vime}
+        model: {num_layers: 64, hidden_size: 5120, linear_attention_layers: 48}
+        training: {bf16: true}
+        rollout: {mamba_ssm_cache_dtype: bfloat16}
+
+    Good:
+        software: {framework: vime}
+        model: {num_layers: 64, hidden_size: 5120, linear_attention_layers: 48}
+        training: {bf16: true}
+        rollout: {mamba_ssm_cache_dtype: float32}
+    """
+    asked = ctx.plan.rollout.mamba_ssm_cache_dtype
+    if asked not in {"float16", "bfloat16"} or not ctx.plan.model.linear_attention_layers:
+        return None
+    return ctx.found(
+        f"recurrent state in {asked} in the rollout, in FP32 in the trainer",
+        _SSM,
+        "model.linear_attention_layers",
+        fix=(set_to((_SSM, "float32")),),
+    )
+
+
 RULES: tuple[Rule, ...] = (
     state_left_alone,
     rounding_needs_fp16,
     refused_by_model,
     differs_from_model,
     without_state,
+    narrower_than_training,
 )
