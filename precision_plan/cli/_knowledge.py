@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 from precision_plan.cli._concerns import rule_rows
+from precision_plan.cli._engine_values import value_rows
 from precision_plan.facts.env_vars import DeadName, EnvVar, dead_names, env_vars
 from precision_plan.facts.frameworks import RL_FRAMEWORKS, FrameworkFlag, framework_flags
 from precision_plan.facts.megatron import MegatronFlag, megatron_flags
@@ -132,6 +133,7 @@ def _engine_card(argument: EngineArg) -> Card:
     rows.append(("default", _shown(argument.default)))
     if argument.note:
         rows.append(("note", argument.note))
+    rows += value_rows(argument.field)
     rows += _refused_rows(argument.field)
     rows.append(("source", argument.source))
     return Card(argument.flag, "vLLM engine argument", tuple(rows), (argument.flag, argument.field))

@@ -72,7 +72,8 @@ class Layer(NamedTuple):
 
 
 @lru_cache(maxsize=1)
-def _rows() -> tuple[Selectable, ...]:
+def every_selectable() -> tuple[Selectable, ...]:
+    """Every backend on every range of capabilities where it runs."""
     return tuple(_row(row) for row in table("vllm_selection"))
 
 
@@ -118,7 +119,7 @@ def backend_names() -> frozenset[str]:
 @lru_cache(maxsize=512)
 def selectable(name: str, capability: Capability) -> Selectable | None:
     """One backend on one capability; ``None`` where it does not run."""
-    for row in _rows():
+    for row in every_selectable():
         if row.name == name and _covers(row.min_cc, row.below_cc, capability):
             return row
     return None

@@ -13,6 +13,7 @@ from typing import Any
 
 from precision_plan.facts.gpus import parse_capability
 from precision_plan.facts.vllm import kv_defaults, kv_dtypes, quant_names, state_dtype_of
+from precision_plan.facts.vllm_backends import attention_backend
 from precision_plan.facts.vllm_options import is_release
 from precision_plan.facts.vllm_quant import quant_methods
 from precision_plan.facts.vllm_selection import Layer
@@ -286,16 +287,16 @@ class _Resolution:
         layer = self._layer(dtype, kv)
         choice = choose_attention(asked, capability, layer)
         if layer is None or not (model.sparse or model.sinks):
-            self._report(choice, asked)
+            self._report(choice, asked, kv)
             return choice
         own = choose_attention(
             asked, capability, layer._replace(sparse=model.sparse, sinks=model.sinks)
         )
         refused = own is not None and own.problem is not None
         if choice is None or choice.problem is None:
-            self._report(own._replace(later=True) if own and refused else choice, asked)
+            self._report(own._replace(later=True) if own and refused else choice, asked, kv)
         elif refused:
-            self._report(choice, asked)
+            self._report(choice, asked, kv)
         return None if model.sparse else choice
 
     def _layer(self, dtype: str | None, kv: str) -> Layer | None:
@@ -313,8 +314,19 @@ class _Resolution:
             _flag(self._env("VLLM_BATCH_INVARIANT")),
         )
 
-    def _report(self, choice: AttentionChoice | None, asked: str | None) -> None:
-        if choice is None or choice.problem is None:
+    def _built(self, name: str, kv: str) -> None:
+        """Some backends ask for more when a layer is built than when they are selected."""
+        row, capability = attention_backend(name, "cuda"), self.target.compute_capability
+        least = row.build_min_cc.get(kv) if row is not None else None
+        if least is not None and capability is not None and capability < least:
+            message = f"{name} keeps a KV cache in {kv} from {least[0]}.{least[1]} only"
+            self._refuse("PP425", message, _KV, self._gpu(), stage="build")
+
+    def _report(self, choice: AttentionChoice | None, asked: str | None, kv: str) -> None:
+        if choice is None:
+            return
+        if choice.problem is None:
+            self._built(choice.name or "", kv)
             return
         rule = "PP426" if asked and asked.lower() != "auto" else "PP425"
         field = "rollout.attention_backend" if rule == "PP426" else _KV

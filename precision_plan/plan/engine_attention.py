@@ -25,6 +25,7 @@ class AttentionChoice(NamedTuple):
     problem: str | None = None
     unknown: bool = False
     later: bool = False
+    name: str | None = None
 
 
 def choose_attention(
@@ -54,4 +55,4 @@ def choose_attention(
             f"in {layer.kv_cache_dtype} on {where} (tried {', '.join(tried)})",
         )
     row = selectable(name, capability)
-    return None if row is None else AttentionChoice(row.classname)
+    return None if row is None else AttentionChoice(row.classname, name=name)
