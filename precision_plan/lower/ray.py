@@ -7,12 +7,13 @@ the driver or the engine becomes a job variable, too.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
 from precision_plan.facts.env_vars import env_var
 from precision_plan.facts.frameworks import FrameworkVariable, framework_env
+from precision_plan.facts.torchrun_env import process_defaults
 from precision_plan.lower.context import Context
 from precision_plan.plan import Item, Reason
 from precision_plan.plan.environment import FIELD_VARIABLES
@@ -66,12 +67,21 @@ def _trainer_only(context: Context, needed: Mapping[str, Item]) -> dict[str, Ite
     """Empty without a framework that can tell train actors from other processes."""
     if not context.is_rl:
         return {}
-    found = _declared(context, "train_actor")
+    found = {item.name: item for item in _process_defaults(context)}
+    found.update(_declared(context, "train_actor"))
     for name, item in needed.items():
         typed = name in found and name in _TYPED
         if typed or (name in _TRAINER_ONLY and _FAKE_NVFP4 in needed):
             found[name] = item
     return found
+
+
+def _process_defaults(context: Context) -> Iterator[Item]:
+    """What torchrun would have set in a trainer's process; the plan's own word wins."""
+    given = _declared(context, "all", "driver")
+    for row in process_defaults():
+        if row.name not in given:
+            yield Item(row.name, row.value, Reason(row.why, fact=row.source))
 
 
 def _job(

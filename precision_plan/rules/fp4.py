@@ -40,8 +40,14 @@ def fp4_with_fp8(ctx: Context) -> Found:
         "each other",
         "training.fp4_format",
         "training.fp8_format",
-        fix=(set_to(("training.fp8_format", None)), set_to(("training.fp4_format", None))),
+        fix=(_without(ctx, "fp8"), _without(ctx, "fp4")),
     )
+
+
+def _without(ctx: Context, kind: str) -> Fix:
+    """Drop a format and, if it is written, the recipe that goes with it."""
+    names = (f"training.{kind}_format", f"training.{kind}_recipe")
+    return set_to(*((name, None) for name in names if ctx.is_set(name)))
 
 
 @rule(

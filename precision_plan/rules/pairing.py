@@ -300,7 +300,10 @@ def scale_kind(ctx: Context) -> Found:
         _rollout_field(ctx),
         Because(f"{FP32_SCALES}={value} in the trainer"),
         Because(f"VLLM_USE_DEEP_GEMM_E8M0={int(rounded)} in the engine"),
-        fix=(set_to(("env.rollout_engine.VLLM_USE_DEEP_GEMM_E8M0", "0" if rounded else "1")),),
+        fix=(
+            *(() if rounded else (_fp32_scales(field),)),
+            set_to(("env.rollout_engine.VLLM_USE_DEEP_GEMM_E8M0", "0" if rounded else "1")),
+        ),
     )
 
 
@@ -354,6 +357,11 @@ def outside_documented_hardware(ctx: Context) -> Found:
         "hardware.gpu" if target.gpu else "hardware.compute_capability",
         fix=(Fix("serve the BF16 checkpoint"), Fix("choose a GPU that the framework documents")),
     )
+
+
+def _fp32_scales(field: str) -> Fix:
+    """FP32 scales in the trainer, by the field or the variable that turned them off."""
+    return set_to((field, "1" if field.startswith("env.") else True))
 
 
 def _is_composed(ctx: Context) -> bool:

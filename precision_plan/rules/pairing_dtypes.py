@@ -24,23 +24,23 @@ def base_dtype(ctx: Context) -> Found:
     """The trainer's base format and the engine's dtype differ.
 
     Why:
-        Trainer and engine are separate programs with separate defaults. FP16 training is
-        chosen to shrink the mismatch with the rollout, and a BF16 engine gives all of it back;
-        the other way round is no better. ``auto`` takes the checkpoint's dtype. vime and slime
-        pass float16 to the engine with --fp16 by themselves.
+        Trainer and engine are separate programs with separate defaults: a trainer without a base
+        format computes in FP32. ``auto`` takes the checkpoint's dtype. vime and slime pass
+        float16 to the engine with --fp16 by themselves. FP16 on one side and BF16 on the other
+        is another rule's subject.
 
     Bad:
-        training: {fp16: true}
+        training: {bf16: false, fp16: false}
         rollout: {dtype: bfloat16}
 
     Good:
-        training: {fp16: true}
-        rollout: {dtype: float16}
+        training: {bf16: true}
+        rollout: {dtype: bfloat16}
     """
-    asked = _ENGINE_DTYPES.get(ctx.plan.rollout.dtype or "")
-    if asked is None or not ctx.plan.training.model_fields_set & {"fp16", "bf16"}:
-        return None
-    trained = "fp16" if ctx.args.fp16 else "bf16" if ctx.args.bf16 else "fp32"
+    sides = trained_and_served(ctx)
+    if sides is None or set(sides) == {"fp16", "bf16"}:
+        return None  # PP147 speaks of the latter
+    trained, asked = sides
     if asked == trained:
         return None
     return ctx.found(
@@ -49,6 +49,14 @@ def base_dtype(ctx: Context) -> Found:
         f"training.{trained}" if trained != "fp32" else "training.bf16",
         fix=(set_to(("rollout.dtype", _LONG[trained])),),
     )
+
+
+def trained_and_served(ctx: Context) -> tuple[str, str] | None:
+    """Base formats of trainer and engine; ``None`` if one of them is not said."""
+    asked = _ENGINE_DTYPES.get(ctx.plan.rollout.dtype or "")
+    if asked is None or not ctx.plan.training.model_fields_set & {"fp16", "bf16"}:
+        return None
+    return "fp16" if ctx.args.fp16 else "bf16" if ctx.args.bf16 else "fp32", asked
 
 
 _ENGINE_DTYPES = {
@@ -64,8 +72,8 @@ _LONG = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32"}
 @rule(
     "PP506",
     "fp32-head-on-one-side",
-    "warning",
-    stage="run",
+    "error",
+    stage="policy",
     source=(
         "NVIDIA-NeMo/RL#4096",
         "vllm@0.33.0:vllm/config/model.py:2108-2134",

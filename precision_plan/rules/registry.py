@@ -29,6 +29,7 @@ def rules() -> Mapping[str, Rule]:
         dispatcher,
         distributed,
         emerging,
+        engine_limits,
         environment,
         environment_engine,
         environment_values,
@@ -45,6 +46,7 @@ def rules() -> Mapping[str, Rule]:
         hardware,
         hardware_limits,
         inference,
+        int4_kernels,
         int4_qat,
         kernels,
         kv_cache,
@@ -68,7 +70,10 @@ def rules() -> Mapping[str, Rule]:
         pairing,
         pairing_dtypes,
         pairing_scales,
+        pairing_rounding,
         process_groups,
+        quantized_context,
+        quantized_state,
         recipe,
         recompute,
         rollout,
@@ -162,6 +167,11 @@ def rules() -> Mapping[str, Rule]:
         extra_args,
         environment_engine,
         vllm_config,
+        quantized_context,
+        quantized_state,
+        engine_limits,
+        int4_kernels,
+        pairing_rounding,
     )
     found: dict[str, Rule] = {}
     slugs: set[str] = set()

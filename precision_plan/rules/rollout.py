@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from difflib import get_close_matches
 
 from precision_plan.facts.vllm import DEFAULT_VERSION, QuantName, engine_args, quant_names
-from precision_plan.plan import Because
+from precision_plan.plan import Because, Fix
 from precision_plan.rules.base import Context, Finding, Found, Rule, rule, set_to
 from precision_plan.rules.vllm_engine import (
     CONFIG,
@@ -176,8 +176,15 @@ def differs(ctx: Context) -> Found:
         f"rollout.quantization = {flag}, but the checkpoint's method is {config.quant_method}",
         FLAG,
         f"{CONFIG}.quant_method",
-        fix=(set_to((FLAG, None)),),
+        fix=(set_to((FLAG, None)), *_stale(flag)),
     )
+
+
+def _stale(flag: str) -> tuple[Fix, ...]:
+    """GGUF files stand beside a config.json that describes the weights they were made from."""
+    if flag != "gguf":
+        return ()
+    return (Fix("remove quantization_config from config.json if it describes other files"),)
 
 
 _CONVERTS = {

@@ -296,7 +296,7 @@ def nvfp4_fp4_params(ctx: Context) -> Found:
 @rule(
     "PP541",
     "bf16-layers-differ-between-sides",
-    "warning",
+    "error",
     stage="run",
     source=("radixark/miles#614", f"{_MILES}/quantizer_mxfp8.py:28-37", "NVIDIA-NeMo/RL#4126"),
     frameworks=RL_FRAMEWORKS,

@@ -9,18 +9,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import yaml
 
 from precision_plan.facts.megatron import DEFAULT_VERSION
+from precision_plan.importers.checkpoint_folder import interpreted, plan_of
 from precision_plan.importers.findings import parse_findings
 from precision_plan.importers.rows import megatron_row
 from precision_plan.lower import lower
-from precision_plan.plan import Diagnostic, PrecisionPlan
+from precision_plan.plan import CheckpointFiles, Diagnostic, Origin, PrecisionPlan
 from precision_plan.plan.resolved import resolved
+from precision_plan.preflight.checkpoint import read_checkpoint
 from precision_plan.rules.base import Context
 from precision_plan.rules.engine import check
+from tests.cases.folders import write
 from tests.checkpoints import described
 
 HERE = Path(__file__).parent
@@ -62,7 +66,9 @@ def cases(folder: Path = HERE) -> list[Case]:
 
 
 def read(path: Path) -> Case:
-    data = yaml.load(path.read_text(encoding="utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    data = yaml.load(
+        path.read_text(encoding="utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    )
     about = _ABOUT | {"expect", "repaired", "not_expressible", "pending"}
     assert data.keys() <= about | _INPUTS, (path, data.keys() - about - _INPUTS)
     assert {"url", "family", "summary"} <= data.keys(), path
@@ -97,8 +103,9 @@ def faults(case: Case) -> list[str]:
     """What the linter gets wrong about a case; empty if its verdict is the right one."""
     answer = answer_to(case.inputs)
     found = _verdict_faults(case, answer)
-    found += _fix_faults(case, answer)
-    found += _lowered_faults(case.expect.get("lowered"), answer.plan)
+    fixed = _fixed(case, answer)
+    found += _fix_faults(case, answer, fixed)
+    found += _lowered_faults(case.expect.get("lowered"), (fixed or answer).plan)
     found += _resolved_faults(case.expect.get("resolved"), answer.plan)
     if case.repaired is not None:
         twin = answer_to(merged(case.inputs, case.repaired))
@@ -107,27 +114,46 @@ def faults(case: Case) -> list[str]:
 
 
 def answer_to(inputs: Mapping[str, Any]) -> Answer:
-    """What the linter says of a plan, or of a row with a framework's own arguments."""
+    """What the linter says of a plan, of a checkpoint folder, or of Megatron's own arguments."""
     found: tuple[Diagnostic, ...] = ()
+    files = None
     if "row" in inputs:
         row = inputs["row"]
         assert row.keys() <= _ROW, row.keys()
         plan, parsed = megatron_row({"framework": "megatron-lm", **row})
-        version = plan.software.megatron_core or DEFAULT_VERSION
-        found = parse_findings(parsed, version)
+        found = parse_findings(parsed, plan.software.megatron_core or DEFAULT_VERSION)
+    elif "files" in inputs:
+        files = _read(inputs["files"])
+        plan = _over(plan_of(files), inputs.get("plan", {}))
     else:
-        plan = PrecisionPlan.model_validate(inputs.get("plan", {}))
-    files = inputs.get("files")
-    report = check(
-        plan,
-        inputs.get("profile", "ci"),
-        checkpoint=None if files is None else described(files),
-    )
+        plan = _recipe(PrecisionPlan.model_validate(inputs["plan"]))
+    report = check(plan, inputs.get("profile", "ci"), checkpoint=files)
     return Answer(plan, (*found, *report.diagnostics))
 
 
+def _read(description: Mapping[str, Any]) -> CheckpointFiles:
+    """The folder, written down and read as a user's would be; a configuration alone is not."""
+    if "tensors" not in description:
+        return described(description)
+    with TemporaryDirectory() as place:
+        folder = Path(place, "checkpoint")
+        write(description, folder)
+        return interpreted(read_checkpoint(folder, "checkpoint"))
+
+
+def _over(plan: PrecisionPlan, settings: Mapping[str, Any]) -> PrecisionPlan:
+    """What a recipe says, over what the folder says of itself."""
+    return _recipe(PrecisionPlan.model_validate(merged(plan.settings(), settings)))
+
+
+def _recipe(plan: PrecisionPlan) -> PrecisionPlan:
+    """A plan that stands in a file, so that its launch is this project's to complete."""
+    origins = {name: Origin("case.yaml", layer="recipe") for name, _ in plan.set_fields()}
+    return plan.model_copy(update={"origins": origins})
+
+
 def merged(inputs: Any, changes: Any) -> Any:
-    """``changes`` laid over ``inputs``: mappings key by key, ``null`` removes, the rest replaces."""
+    """``changes`` over ``inputs``: mappings key by key, ``null`` removes, the rest replaces."""
     if not (isinstance(inputs, Mapping) and isinstance(changes, Mapping)):
         return changes
     result = dict(inputs)
@@ -153,9 +179,7 @@ def _verdict_faults(case: Case, answer: Answer) -> list[str]:
     found = [f"silent: {id}" for id in sorted(expected - answer.of(*_LOUD))]
     found += [text for text in _loud(answer) if text.split()[1] not in expected]
     found += [
-        f"no advice {id}"
-        for id in case.expect.get("advice", ())
-        if id not in answer.of("advice")
+        f"no advice {id}" for id in case.expect.get("advice", ()) if id not in answer.of("advice")
     ]
     errors = answer.of("error")
     if verdict == "reject" and not errors:
@@ -170,7 +194,23 @@ def _edits(expect: Mapping[str, Any]) -> Mapping[str, Any]:
     return fix if isinstance(fix, Mapping) else {}
 
 
-def _fix_faults(case: Case, answer: Answer) -> list[str]:
+def _fixed(case: Case, answer: Answer) -> Answer | None:
+    """What the linter says once the expected edits are made; ``None`` if none are expected."""
+    fix = _edits(case.expect)
+    if not fix:
+        return None
+    settings = answer.plan.settings()
+    for name, value in fix.items():
+        *path, last = name.split(".")
+        change: Any = {last: value}
+        for key in reversed(path):
+            change = {key: change}
+        settings = merged(settings, change)
+    inputs = {name: each for name, each in case.inputs.items() if name != "row"}
+    return answer_to({**inputs, "plan": settings})
+
+
+def _fix_faults(case: Case, answer: Answer, fixed: Answer | None) -> list[str]:
     """The expected way out is offered; where it is an edit of fields, it works."""
     ids, fix = set(case.expect.get("ids", ())), case.expect.get("fix")
     offered = [each for found in answer.diagnostics if found.id in ids for each in found.fix]
@@ -182,21 +222,11 @@ def _fix_faults(case: Case, answer: Answer) -> list[str]:
         return [] if fix in said else [f"fix does not say {fix!r} but {said!r}"]
     if not any(dict(each.edits) == fix for each in offered):
         return [f"no fix is {fix}: {[dict(each.edits) for each in offered]}"]
-    settings = answer.plan.settings()
-    for name, value in fix.items():
-        *path, last = name.split(".")
-        change: Any = {last: value}
-        for key in reversed(path):
-            change = {key: change}
-        settings = merged(settings, change)
-    inputs = {**case.inputs, "plan": settings}
-    inputs.pop("row", None)
-    again = answer_to(inputs)
-    return [f"after the fix: {text}" for text in _loud(again)]
+    return [f"after the fix: {text}" for text in _loud(fixed)] if fixed is not None else []
 
 
 def _lowered_faults(expected: Mapping[str, Any] | None, plan: PrecisionPlan) -> list[str]:
-    """``{megatron: {argv, absent, env}, vllm: {argv, env}, transformer_engine: {...}, roles: ...}``."""
+    """Expected parts of a lowering, by target; ``roles`` says what a process finally sees."""
     if expected is None:
         return []
     lowering = lower(plan)

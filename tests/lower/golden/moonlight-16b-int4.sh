@@ -84,6 +84,7 @@ MEGATRON_ARGS=(
   --colocate
   --use-dynamic-batch-size
   --max-tokens-per-gpu 8192
+  --train-env-vars '{"OMP_NUM_THREADS": "1", "TORCH_NCCL_ASYNC_ERROR_HANDLING": "1"}'
   --prompt-data data/dapo-math-17k.jsonl
   --input-key prompt
   --label-key label

@@ -69,7 +69,7 @@ MEGATRON_ARGS=(
   --use-dynamic-batch-size
   --max-tokens-per-gpu 32768
   --update-weight-buffer-size 2147483648
-  --train-env-vars '{"NVTE_USE_FAST_MATH": "0", "OPEN_TRAINING_NVFP4_FAKE_QAT_FLAG": "1"}'
+  --train-env-vars '{"NVTE_USE_FAST_MATH": "0", "OMP_NUM_THREADS": "1", "OPEN_TRAINING_NVFP4_FAKE_QAT_FLAG": "1", "TORCH_NCCL_ASYNC_ERROR_HANDLING": "1"}'
   --prompt-data data/dapo-math-17k.jsonl
   --input-key prompt
   --label-key label
