@@ -21,7 +21,7 @@ def marked(case: Case) -> object:
     return pytest.param(case, id=case.name, marks=marks)
 
 
-@pytest.mark.parametrize("case", map(marked, filter(lambda case: case.inputs, CASES)))
+@pytest.mark.parametrize("case", [marked(case) for case in CASES if case.inputs])
 def test_case(case: Case) -> None:
     assert not faults(case)
 

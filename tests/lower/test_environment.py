@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 from precision_plan.facts.frameworks import framework_env
+from precision_plan.facts.torchrun_env import process_defaults
 from precision_plan.lower import lower
 from precision_plan.plan import Lowering
 from tests.lower.plans import plan
 
+DEFAULTS = {row.name: row.value for row in process_defaults()}
 SCALES = "NVTE_FP8_BLOCK_SCALING_FP32_SCALES"
 BLOCKWISE = {"bf16": True, "fp8_format": "e4m3", "fp8_recipe": "blockwise"}
 
@@ -131,7 +133,7 @@ def test_int4_qat_is_a_job_variable() -> None:
     env = lowering.ray.runtime_env["env_vars"]
     assert env["OPEN_TRAINING_INT4_FAKE_QAT_FLAG"] == "1"
     assert env["OPEN_TRAINING_INT4_GROUP_SIZE"] == "32"
-    assert lowering.ray.train_env_vars == {}
+    assert lowering.ray.train_env_vars == DEFAULTS
 
 
 def test_nvfp4_qat_is_for_trainers_only() -> None:
@@ -141,10 +143,10 @@ def test_nvfp4_qat_is_for_trainers_only() -> None:
         training={"use_fast_math": False, "nvfp4_4over6": "weights"},
     )
     trainer = {"OPEN_TRAINING_NVFP4_FAKE_QAT_FLAG": "1", "NVTE_USE_FAST_MATH": "0"}
-    assert lowering.ray.train_env_vars == trainer
+    assert lowering.ray.train_env_vars == {**DEFAULTS, **trainer}
     assert lowering.ray.runtime_env["env_vars"] == {"NVTE_NVFP4_4OVER6": "weights"}
     argv = lowering.megatron.argv
-    assert json.loads(argv[argv.index("--train-env-vars") + 1]) == trainer
+    assert json.loads(argv[argv.index("--train-env-vars") + 1]) == {**DEFAULTS, **trainer}
     roles = lowering.ray.roles
     assert trainer.items() <= roles["train_actor"].items()
     assert "OPEN_TRAINING_NVFP4_FAKE_QAT_FLAG" not in roles["rollout_engine"]
@@ -156,8 +158,20 @@ def test_a_typed_field_wins_over_the_trainers_variable() -> None:
         training={"nvfp4_disable_rht": True},
         env={"train_actor": {"NVTE_NVFP4_DISABLE_RHT": "0", "OTHER": "1"}},
     )
-    assert lowering.ray.train_env_vars == {"NVTE_NVFP4_DISABLE_RHT": "1", "OTHER": "1"}
+    trainer = {"NVTE_NVFP4_DISABLE_RHT": "1", "OTHER": "1"}
+    assert lowering.ray.train_env_vars == {**DEFAULTS, **trainer}
     assert lowering.ray.roles["train_actor"]["NVTE_NVFP4_DISABLE_RHT"] == "1"
+
+
+def test_trainers_get_what_torchrun_would_have_set() -> None:
+    assert _lower("slime").ray.train_env_vars == DEFAULTS
+    assert _lower("slime").ray.roles["train_actor"]["OMP_NUM_THREADS"] == "1"
+    assert "OMP_NUM_THREADS" not in _lower("slime").ray.roles["rollout_engine"]
+    own = _lower("slime", env={"train_actor": {"OMP_NUM_THREADS": "4"}}).ray
+    assert own.train_env_vars["OMP_NUM_THREADS"] == "4"
+    job = _lower("slime", env={"all": {"OMP_NUM_THREADS": "8"}}).ray
+    assert "OMP_NUM_THREADS" not in job.train_env_vars
+    assert job.roles["train_actor"]["OMP_NUM_THREADS"] == "8"
 
 
 def test_plain_megatron_has_no_trainer_only_channel() -> None:
@@ -228,7 +242,7 @@ def test_working_dir_and_empty_plan() -> None:
     assert lower(plan()).ray.runtime_env == {"env_vars": {}}
     lowering = _lower(launch={"working_dir": "/srv/job"})
     assert lowering.ray.runtime_env["working_dir"] == "/srv/job"
-    assert [item.name for item in lowering.ray.items] == ["working_dir"]
+    assert [item.name for item in lowering.ray.items] == ["working_dir", *DEFAULTS]
 
 
 def test_secrets_do_not_reach_a_reason() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from pydantic import ValidationError
 
 from precision_plan.facts.megatron import MegatronFlag
 from precision_plan.facts.megatron_shape import command_line_at, megadlm_command_line
+from precision_plan.facts.torchrun_env import process_defaults
 from precision_plan.lower import lower
 from precision_plan.lower.context import Context
 from precision_plan.lower.spelling import number, text
@@ -59,7 +61,9 @@ def _scalar(value: Any) -> Any:
 def test_what_the_framework_decides_is_said_with_its_source(framework: str) -> None:
     software = {"framework": framework, "megatron_core": "0.16.1"}
     argv = _argv(software=software)
-    assert argv == ("--bf16 --accumulate-allreduce-grads-in-fp32 --use-distributed-optimizer")
+    flags, _, variables = argv.partition(" --train-env-vars ")
+    assert flags == "--bf16 --accumulate-allreduce-grads-in-fp32 --use-distributed-optimizer"
+    assert json.loads(variables).keys() == {row.name for row in process_defaults()}
     item = _item("--bf16", software=software)
     assert item.reason.field is None
     assert item.reason.fact is not None and item.reason.fact.endswith("arguments.py:157")
