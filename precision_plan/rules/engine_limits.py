@@ -1,4 +1,4 @@
-"""PP178 and PP213 to PP217: what older releases of vLLM cannot do, or do badly."""
+"""PP178, PP213 to PP215 and PP217: what older releases of vLLM cannot do, or do badly."""
 
 from __future__ import annotations
 
@@ -180,69 +180,6 @@ def fp32_router(ctx: Context) -> Found:
 
 
 @rule(
-    "PP216",
-    "deep-gemm-for-qwen35",
-    "warning",
-    stage="run",
-    source=(
-        "vllm-project/vllm#38083",
-        "vllm-project/vllm#37804",
-        "vllm@0.18.1:vllm/utils/deep_gemm.py:24-42",
-    ),
-    versions={"vllm": VersionRange("0.17.0", "0.18.0")},
-    needs=("gpu", "vllm"),
-    hardware="compute capability 10.x",
-)
-def qwen35_deep_gemm(ctx: Context) -> Found:
-    """vLLM up to 0.18.0 runs block FP8 of Qwen3.5 in DeepGEMM, which costs it accuracy.
-
-    Why:
-        On Blackwell DeepGEMM rounds the checkpoint's FP32 scales to powers of two. Qwen3.5 lost
-        four to twelve points of GSM8K by it; from 0.18.1 on vLLM leaves DeepGEMM out for this
-        model. VLLM_USE_DEEP_GEMM_E8M0=0 is no way out, the kernel takes no other scales there.
-
-    Bad:
-        hardware: {gpu: b200}
-        software: {framework: vllm, vllm: 0.18.0}
-        model: {num_layers: 64, hf_model_type: qwen3_5_text}
-        checkpoint:
-          quantization_config:
-            {quant_method: fp8, activation_scheme: dynamic, weight_block_size: [128, 128]}
-
-    Good:
-        hardware: {gpu: b200}
-        software: {framework: vllm, vllm: 0.18.0}
-        model: {num_layers: 64, hf_model_type: qwen3_5_text}
-        checkpoint:
-          quantization_config:
-            {quant_method: fp8, activation_scheme: dynamic, weight_block_size: [128, 128]}
-        env: {all: {VLLM_USE_DEEP_GEMM: "0"}}
-    """
-    config, capability = ctx.plan.checkpoint.quantization_config, ctx.target.compute_capability
-    if config is None or not config.weight_block_size or not serves(ctx):
-        return None
-    if capability is None or capability[0] != 10 or config.scale_fmt == "ue8m0":
-        return None
-    if not (ctx.plan.model.hf_model_type or "").startswith("qwen3_5"):
-        return None
-    if ctx.rollout_env.get(_DEEP_GEMM, ("1", ""))[0].strip() == "0":
-        return None
-    return ctx.found(
-        "DeepGEMM would round this model's FP32 block scales to powers of two",
-        f"{CONFIG}.weight_block_size",
-        "model.hf_model_type",
-        "software.vllm",
-        fix=(
-            set_to((f"env.all.{_DEEP_GEMM}", "0")),
-            set_to(("software.vllm", "0.18.1"), also=" or later"),
-        ),
-    )
-
-
-_DEEP_GEMM = "VLLM_USE_DEEP_GEMM"
-
-
-@rule(
     "PP217",
     "mxfp4-before-its-release",
     "error",
@@ -334,6 +271,5 @@ RULES: tuple[Rule, ...] = (
     block_fp8_on_ampere,
     plain_awq,
     fp32_router,
-    qwen35_deep_gemm,
     mxfp4_too_early,
 )

@@ -151,7 +151,7 @@ _ONLINE = "vllm@0.33.0:vllm/model_executor/layers/quantization/online"
 @rule(
     "PP554",
     "online-quantization-rounds-by-itself",
-    "advice",
+    "warning",
     stage="run",
     source=(f"{_ONLINE}/fp8.py:70-100", "vllm-project/vllm#46400", "vllm-project/vllm#17272"),
     frameworks=("vime",),
