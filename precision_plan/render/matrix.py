@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 
-from precision_plan.plan.matrix import STATUSES, Cell, Matrix
+from precision_plan.plan.matrix import STATUSES, Cell, Matrix, RuleLine
 from precision_plan.render._layout import Style, columns_of, hanging, wrap
 
 MATRIX_FORMATS = ("text", "markdown", "json")
@@ -67,15 +67,28 @@ def _text(matrix: Matrix, width: int, style: Style, every: bool) -> str:
     lines.append(style("title", "status"))
     for status, meaning in STATUSES.items():
         lines += hanging(f"  {status}", meaning, width, indent=16)
-    if matrix.rules:
+    rules = _named(matrix, every)
+    if rules:
         lines += ["", style("title", "rules (precision-plan explain ID)")]
-        for rule in matrix.rules:
+        for rule in rules:
             lines += hanging(f"  {rule.id}", f"{rule.summary} [{rule.source[0]}]", width, indent=9)
     lines += ["", style("title", "sources of the pairs")]
     for source in _sources(matrix):
         lines += hanging("  -", source, width, indent=4)
     lines += ["", *_target(matrix, width)]
     return "\n".join(lines) + "\n"
+
+
+def _named(matrix: Matrix, every: bool) -> tuple[RuleLine, ...]:
+    """The rules that a shown cell names, or counts."""
+    shown = {
+        reason.id
+        for framework in matrix.frameworks
+        for row in _split(matrix, framework, every)[0]
+        for cell in row
+        for reason in cell.reasons
+    }
+    return tuple(rule for rule in matrix.rules if rule.id in shown)
 
 
 def _pairs(rows: Sequence[tuple[Cell, ...]]) -> str:
@@ -164,7 +177,8 @@ def _markdown(matrix: Matrix, every: bool) -> str:
             lines += [f"{_pairs(silent)} that {framework} does not document.", ""]
     lines += ["## Status", ""]
     lines += [f"- `{status}`: {meaning}" for status, meaning in STATUSES.items()]
-    if matrix.rules:
+    rules = _named(matrix, every)
+    if rules:
         lines += ["", "## Rules", ""]
         lines += [
             f"- `{rule.id}` {rule.slug}: {rule.summary} ({rule.source[0]})" for rule in matrix.rules

@@ -321,7 +321,7 @@ def outside_documented_hardware(ctx: Context) -> Found:
     """The framework does not support the rollout's low-precision format on this GPU.
 
     Why:
-        miles documents block FP8 for Hopper and Blackwell, MXFP8 and NVFP4 for Blackwell, and
+        miles documents FP8 for Hopper and Blackwell, MXFP8 and NVFP4 for Blackwell, and
         BF16 alone for A100 and AMD GPUs. An engine may load such weights elsewhere and compute
         in another format (weight-only, or emulated in BF16), so that the rollout is no longer
         what the trainer is matched to. What a framework does not document is left alone.
@@ -351,8 +351,8 @@ def outside_documented_hardware(ctx: Context) -> Found:
         return None
     has = "{}.{}".format(*capability) if capability else target.platform
     return ctx.found(
-        f"{target.framework} documents {_title(served)} rollout for compute capability "
-        f"{row.min_cc} and later; the target has {has}",
+        f"{target.framework}'s documentation has no {_title(served)} rollout on this GPU ({has}); "
+        f"it begins at compute capability {row.min_cc}",
         _rollout_field(ctx),
         "hardware.gpu" if target.gpu else "hardware.compute_capability",
         fix=(Fix("serve the BF16 checkpoint"), Fix("choose a GPU that the framework documents")),
