@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from precision_plan.facts.versions import VersionRange
 from precision_plan.rules.base import Context, Found, Rule, rule, set_to
 from precision_plan.rules.formats import SGLANG_FRAMEWORKS, rollout_format
 
@@ -70,39 +71,51 @@ def deep_gemm_scales(ctx: Context) -> Found:
     "aiter-fp4-needs-gfx950",
     "error",
     stage="run",
-    source=("vllm-project/vllm#34641", f"{_VLLM_ENVS}:1374"),
+    source=(
+        "vllm-project/vllm#34641",
+        "vllm@0.16.0:vllm/_aiter_ops.py:1001-1002",
+        "vllm@0.17.0:vllm/_aiter_ops.py:1148-1151",
+    ),
+    versions={"vllm": VersionRange(None, "0.16")},
     hardware="ROCm gfx94x",
 )
 def aiter_fp4(ctx: Context) -> Found:
     """VLLM_ROCM_USE_AITER_FP4BMM is on for a GPU without FP4.
 
     Why:
-        The switch re-quantizes the MLA up-projection to MXFP4. Only gfx950 has FP4; on gfx942
-        (MI300X, MI325X) the engine stops with ``MXFP4 quantization not supported``.
+        The switch re-quantizes the MLA up-projection to MXFP4, and up to vLLM 0.16 it is on by
+        default wherever AITER is. Only gfx950 has FP4; on gfx942 (MI300X, MI325X) the engine stops
+        with ``MXFP4 quantization not supported``. From 0.17 on vLLM looks at the GPU.
 
     Bad:
         hardware: {gpu: mi300x}
-        env: {rollout_engine: {VLLM_ROCM_USE_AITER: "1", VLLM_ROCM_USE_AITER_FP4BMM: "1"}}
+        software: {framework: vllm, vllm: 0.16.0}
+        env: {rollout_engine: {VLLM_ROCM_USE_AITER: "1"}}
 
     Good:
         hardware: {gpu: mi300x}
+        software: {framework: vllm, vllm: 0.16.0}
         env: {rollout_engine: {VLLM_ROCM_USE_AITER: "1", VLLM_ROCM_USE_AITER_FP4BMM: "0"}}
     """
-    gfx = ctx.target.gfx
+    gfx, env = ctx.target.gfx, ctx.rollout_env
     if gfx is None or not gfx.startswith("gfx94"):
         return None
-    env = ctx.rollout_env
-    found = env.get("VLLM_ROCM_USE_AITER_FP4BMM")
-    if found is None or found[0].lower() not in {"1", "true"}:
+    if env.get(_AITER, ("0", ""))[0].lower() not in {"1", "true"}:
         return None
-    if env.get("VLLM_ROCM_USE_AITER", ("0", ""))[0].lower() not in {"1", "true"}:
+    value, field = env.get(_FP4BMM, ("1", env[_AITER][1]))
+    if value.lower() not in {"1", "true"}:
         return None
+    scope = field.rpartition(".")[0]
     return ctx.found(
-        f"VLLM_ROCM_USE_AITER_FP4BMM=1 on {gfx}, which has no FP4",
-        found[1],
+        f"{_FP4BMM} is {'on' if _FP4BMM in env else 'on by default'}, and {gfx} has no FP4",
+        field,
         "hardware.gpu",
-        fix=(set_to((found[1], "0")),),
+        "software.vllm",
+        fix=(set_to((f"{scope}.{_FP4BMM}", "0")),),
     )
+
+
+_AITER, _FP4BMM = "VLLM_ROCM_USE_AITER", "VLLM_ROCM_USE_AITER_FP4BMM"
 
 
 RULES: tuple[Rule, ...] = (deep_gemm_scales, aiter_fp4)

@@ -1,4 +1,4 @@
-"""PP135, PP184, PP186 and PP192: what parameters, optimizer state and checkpoints are kept in."""
+"""PP135, PP184, PP186, PP192 and PP193: formats of parameters, optimizer state and checkpoints."""
 
 from __future__ import annotations
 
@@ -194,9 +194,60 @@ def stateless_extra_state(ctx: Context) -> Found:
 _SINCE = "2.20.2"
 """Transformer Engine whose stateless recipes are known to save an empty tensor."""
 
+
+@rule(
+    "PP193",
+    "resume-takes-the-plans-formats",
+    "advice",
+    stage="run",
+    source=(
+        "NVIDIA/Megatron-LM#1359",
+        megatron("core/optimizer/distrib_optimizer.py"),
+    ),
+)
+def resumed_state(ctx: Context) -> Found:
+    """A resumed run casts the saved optimizer state to the formats that the plan asks for.
+
+    Why:
+        A distributed checkpoint is loaded into tensors that the new run has made: what was saved
+        in FP32 becomes FP16 or BF16 without a word, and the other way round. Resume with the
+        formats of the run that saved, and compare the dtypes of the masters after loading.
+
+    Bad:
+        training: {bf16: true}
+        optimizer: {use_distributed_optimizer: true, use_precision_aware_optimizer: true,
+                    exp_avg_dtype: fp16, exp_avg_sq_dtype: fp16}
+        checkpoint: {load: checkpoints/run}
+
+    Good:
+        training: {bf16: true}
+        optimizer: {use_distributed_optimizer: true, use_precision_aware_optimizer: true}
+        checkpoint: {load: checkpoints/run}
+    """
+    optimizer, checkpoint = ctx.plan.optimizer, ctx.plan.checkpoint
+    if checkpoint.load is None or checkpoint.no_load_optim:
+        return None
+    if not ctx.args.use_precision_aware_optimizer:
+        return None
+    low = [
+        f"optimizer.{name}"
+        for name in ("main_params_dtype", *_MOMENTS)
+        if getattr(optimizer, name) not in {None, "fp32"}
+    ]
+    if not low:
+        return None
+    return ctx.found(
+        f"optimizer state of {checkpoint.load} is loaded as {', '.join(map(ctx.shown, low))}",
+        "checkpoint.load",
+        *low,
+        fix=(set_to(*((name, "fp32") for name in low), also=" if the saving run had it so"),),
+    )
+
+
 RULES: tuple[Rule, ...] = (
     fp8_memory,
     bf16_state,
     layerwise_fp8_parameters,
     stateless_extra_state,
+    resumed_state,
 )
