@@ -182,7 +182,7 @@ def names_attention(patterns: Iterable[str]) -> bool:
     """
     name = "model.layers.0.self_attn.o_proj"
     for pattern in patterns:
-        if "attn" in pattern or "attention" in pattern or pattern in {"*", "re:.*"}:
+        if any(word in pattern for word in ("attn", "attention", "mixer")):
             return True
         text = pattern.removeprefix("re:")
         if text != pattern:

@@ -11,6 +11,7 @@ from precision_plan.plan.environment import FIELD_VARIABLES
 from precision_plan.rules.base import Context, Finding, Found, Rule, rule, set_to
 from precision_plan.rules.fake_qat import names_attention
 from precision_plan.rules.formats import rollout_format, train_format
+from precision_plan.rules.nvfp4_qat import UNSET
 
 _GUIDE = "radixark/miles@31f1ca96:docs/advanced/low-precision.md"
 _LAUNCHER = "radixark/miles@31f1ca96:scripts/run_qwen3_30b_a3b.py:248-256"
@@ -170,7 +171,7 @@ def converter_differs(ctx: Context) -> Iterator[Finding]:
         theirs = given.get(name, everywhere.get(name))
         if found is None or theirs == found[0]:
             continue
-        if theirs is None and found[0] in {"0", "none"}:
+        if theirs is None and found[0].upper() == UNSET.get(name, "0").upper():
             continue  # what an absent variable means
         yield ctx.found(
             f"{name}={found[0]} in the trainer, {theirs or 'not set'} in the converter",

@@ -239,7 +239,8 @@ def _engine_wants(ctx: Context) -> Iterator[tuple[str, str, str, str]]:
     yield _ERR_FAST, "FLASHINFER_NVFP4_4OVER6_ERR_USE_FAST_MATH", fast, "0"
 
 
-_TRAINER_DEFAULTS = {_SCOPE: "none", _USE_256: "all", _ERR_MODE: "MAE", _ERR_FAST: "0"}
+UNSET = {_SCOPE: "none", _USE_256: "all", _ERR_MODE: "MAE", _ERR_FAST: "0"}
+"""What the trainer does without the variable."""
 
 
 def _said(variable: str, found: tuple[str, str] | None, default: str, where: str) -> Because:
@@ -292,7 +293,7 @@ def four_over_six_differs(ctx: Context) -> Iterator[Finding]:
         yield ctx.found(
             f"{theirs} must be {wanted} on the rollout engine to mirror {ours}",
             place[1] if place else "env.rollout_engine",
-            _said(ours, trainer, _TRAINER_DEFAULTS[ours], "the trainer"),
+            _said(ours, trainer, UNSET[ours], "the trainer"),
             _said(theirs, engine, unset, "the engine"),
             fix=(set_to((f"env.rollout_engine.{theirs}", wanted)),),
         )
