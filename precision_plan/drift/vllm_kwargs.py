@@ -207,8 +207,15 @@ def _literal(hint: Hint, with_str: bool, with_none: bool, field: DataclassField)
         return {"type": values, "choices": None if with_str else values}
     options: Options = {"type": type(values[0]).__name__ if values else "str"}
     if not with_str:
-        options["choices"] = tuple(sorted(values, key=str)) + ((None,) if with_none else ())
+        options["choices"] = (*_sorted(values), *((None,) if with_none else ()))
     return options
+
+
+def _sorted(values: tuple[Any, ...]) -> list[Any]:
+    try:
+        return sorted(values)
+    except TypeError:  # of several types, which vLLM itself refuses
+        return sorted(values, key=str)
 
 
 def _collection(hint: Hint, kind: str, field: DataclassField) -> Options:
