@@ -200,7 +200,7 @@ class _Reader:
         total = 0
         for shard in shards:
             header = self._header(shard)
-            twice = [name for name in header.entries if name in tensors]
+            twice = sorted(header.entries.keys() & tensors.keys())
             if twice:
                 pairs = [f"{name} also in {tensors[name].shard}" for name in twice]
                 self._fault("tensor-in-two-shards", shard, listed(pairs))

@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from precision_plan.facts.safetensors import dtype_bits, header_limits
 from precision_plan.preflight.files import LFS_MARK, Refused, read_at, regular_file
+
+_TOO_MANY = 1 << 64
 
 
 class Entry(NamedTuple):
@@ -59,7 +60,7 @@ def read_header(path: Path) -> Header:
     except _Broken as error:
         return Header({}, (error.fault,))
     try:
-        entries, refused = _entries(_parsed(raw))
+        entries, refused = _entries(_parsed(raw), has_flags=b"true" in raw or b"false" in raw)
     except _Broken as error:
         return Header({}, (error.fault,))
     return Header(entries, tuple(_faults(entries, refused, size - data_start)), data_start)
@@ -91,7 +92,7 @@ def _header_bytes(descriptor: int, size: int) -> tuple[bytes, int]:
 
 def _parsed(raw: bytes) -> dict[str, Any]:
     try:
-        value = json.loads(raw.decode("utf-8"), parse_constant=_no_constant)
+        value = json.loads(raw.decode("utf-8"), parse_constant=_no_constant, parse_float=str)
     except UnicodeDecodeError as error:
         raise _Broken("shard-header-broken", f"byte {error.start} is not UTF-8") from None
     except json.JSONDecodeError as error:
@@ -116,25 +117,32 @@ def _is_text(value: object) -> bool:
     return isinstance(value, str)
 
 
-def _entries(table: dict[str, Any]) -> tuple[dict[str, Entry], list[str]]:
-    """The tensors whose dtype is known, and ``NAME is DTYPE`` of the others."""
+def _entries(table: dict[str, Any], *, has_flags: bool) -> tuple[dict[str, Entry], list[str]]:
+    """The tensors whose dtype is known, and ``NAME is DTYPE`` of the others.
+
+    A shape that was seen is not looked at again, unless the text has booleans (``has_flags``):
+    true equals 1. Floating-point numbers were parsed as texts for the same reason.
+    """
     known = dtype_bits()
     entries: dict[str, Entry] = {}
     refused = []
     shapes: dict[tuple[int, ...], tuple[int, ...]] = {}
     for name, fields in table.items():
         try:
-            dtype, shape, (begin, end) = fields["dtype"], fields["shape"], fields["data_offsets"]
-            shape = tuple(shape)
-            shape = shapes.setdefault(shape, shape)
+            dtype, (begin, end) = fields["dtype"], fields["data_offsets"]
+            shape = tuple(fields["shape"])
+            if shape not in shapes or has_flags:
+                if not _is_shape(fields["shape"]):
+                    raise _not_a_tensor(name)
+                shapes[shape] = shape
         except (TypeError, KeyError, ValueError):
             raise _not_a_tensor(name) from None
         if type(begin) is not int or type(end) is not int or begin < 0 or end < 0:
             raise _not_a_tensor(name)
-        if not isinstance(dtype, str) or not _is_shape(shape):
+        if not isinstance(dtype, str):
             raise _not_a_tensor(name)
         if dtype in known:
-            entries[name] = Entry(dtype, shape, begin, end)
+            entries[name] = Entry(dtype, shapes[shape], begin, end)
         else:
             refused.append(f"{shortened(name)} is {shortened(dtype)}")
     return entries, refused
@@ -147,13 +155,10 @@ def _not_a_tensor(name: str) -> _Broken:
     )
 
 
-@lru_cache(maxsize=4096)
-def _is_shape_of(shape: tuple[int, ...], types: tuple[type, ...]) -> bool:
-    return all(kind is int for kind in types) and all(size >= 0 for size in shape)
-
-
-def _is_shape(shape: tuple[int, ...]) -> bool:
-    return _is_shape_of(shape, tuple(map(type, shape)))
+def _is_shape(shape: object) -> bool:
+    return isinstance(shape, list) and all(
+        type(size) is int and 0 <= size < _TOO_MANY for size in shape
+    )
 
 
 def _faults(entries: dict[str, Entry], refused: list[str], data: int) -> Iterator[Fault]:
@@ -164,17 +169,11 @@ def _faults(entries: dict[str, Entry], refused: list[str], data: int) -> Iterato
         yield Fault("tensor-size-disagrees", listed([_size(name, entries[name]) for name in wrong]))
     if refused:  # the offsets of what was left out are missing in the sum
         return
-    ordered = sorted(entries.items(), key=_by_offset)
-    apart, end = [], 0
-    for name, entry in ordered:
-        if entry.begin != end or entry.end < entry.begin:
-            where = f"{shortened(name)} lies at {entry.begin:,} to {entry.end:,}"
-            apart.append(f"{where}, the tensors before it end at {end:,}")
-        end = max(end, entry.end)
+    apart, end = _apart(entries)
     if apart:
         yield Fault("tensor-offsets-overlap-or-gap", listed(apart))
     if end > data:
-        last = ordered[-1][0]
+        last = max(entries, key=lambda name: entries[name].end)
         yield Fault(
             "shard-truncated",
             f"the tensors take {end:,} bytes, the file holds {data:,} of them; "
@@ -184,6 +183,23 @@ def _faults(entries: dict[str, Entry], refused: list[str], data: int) -> Iterato
         yield Fault("shard-has-trailing-data", f"{data - end:,} bytes follow the last tensor")
 
 
+def _apart(entries: dict[str, Entry]) -> tuple[list[str], int]:
+    """The tensors that do not begin where the one before them ends, and the end of the last."""
+    apart, end = [], 0
+    if not all(map(_are_side_by_side, entries.values(), list(entries.values())[1:])):
+        entries = dict(sorted(entries.items(), key=_by_offset))
+    for name, entry in entries.items():
+        if entry.begin != end or entry.end < end:
+            where = f"{shortened(name)} lies at {entry.begin:,} to {entry.end:,}"
+            apart.append(f"{where}, the tensors before it end at {end:,}")
+        end = max(end, entry.end)
+    return apart, end
+
+
+def _are_side_by_side(first: Entry, second: Entry) -> bool:
+    return first.end == second.begin
+
+
 def _by_offset(item: tuple[str, Entry]) -> tuple[int, int]:
     return item[1].begin, item[1].end
 
@@ -191,7 +207,11 @@ def _by_offset(item: tuple[str, Entry]) -> tuple[int, int]:
 @lru_cache(maxsize=65536)
 def _bytes_of(dtype: str, shape: tuple[int, ...]) -> int | None:
     """Bytes of a tensor; ``None`` if they are no whole number (a packed format of odd size)."""
-    bits = dtype_bits()[dtype] * prod(shape)
+    bits = 1
+    for size in (*shape, dtype_bits()[dtype]):
+        bits *= size
+        if bits >= _TOO_MANY:  # the library counts in 64 bits, in this order
+            return None
     return None if bits % 8 else bits // 8
 
 

@@ -50,10 +50,10 @@ def read_scales(path: Path, header: Header, most: int) -> dict[str, tuple[float,
 
 def _is_wanted(name: str, entry: Entry) -> bool:
     """True for scalars and short vectors; scales of blocks are as many as there are blocks."""
-    if entry.dtype not in _CODES and entry.dtype != "BF16":
-        return False
-    last = name.rpartition(".")[2]
+    last = name[name.rfind(".") + 1 :]
     if "scale" not in last and not last.endswith("_shape"):
+        return False
+    if entry.dtype not in _CODES and entry.dtype != "BF16":
         return False
     long = [size for size in entry.shape if size > 2]
     return len(long) < 2 and prod(entry.shape) <= MOST_VALUES

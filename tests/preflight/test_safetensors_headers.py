@@ -83,6 +83,16 @@ FAULTS: dict[str, tuple[bytes, str, str]] = {
     "negative size": (blob(changed(shape=[-2]), 72), "shard-header-broken", "b is not"),
     "broken size": (blob(changed(shape=[2.0]), 72), "shard-header-broken", "b is not"),
     "boolean size": (blob(changed(shape=[True, 2]), 72), "shard-header-broken", "b is not"),
+    "a boolean after a one": (
+        blob({"a": {"dtype": "U8", "shape": [1], "data_offsets": [0, 1]},
+              "b": {"dtype": "U8", "shape": [True], "data_offsets": [1, 2]}}, 2),
+        "shard-header-broken", "b is not"),
+    "an object for a shape": (
+        blob({"a": {"dtype": "U8", "shape": {}, "data_offsets": [0, 1]}}, 1),
+        "shard-header-broken", "a is not"),
+    "more than 64 bits": (
+        blob({"a": {"dtype": "U8", "shape": [2**63, 2, 0], "data_offsets": [0, 0]}}, 0),
+        "tensor-size-disagrees", "takes 0 bytes"),
     "nested shape": (blob(changed(shape=[[2]]), 72), "shard-header-broken", "b is not"),
     "negative offset": (blob(changed(data_offsets=[-8, 0]), 72), "shard-header-broken", "b is"),
     "unknown dtype": (blob(changed(dtype="F8_E4M3FN"), 72), "tensor-dtype-unknown", "F8_E4M3FN"),
@@ -140,7 +150,7 @@ def test_every_dtype_is_the_librarys(dtype: str, tmp_path: Path) -> None:
 
 
 dtypes = st.sampled_from([*dtype_bits(), "F8_E4M3FN", "f32", "", "I4"])
-sizes = st.one_of(st.integers(-1, 9), st.sampled_from([2.0, True, None, 2**63, "2", [1]]))
+sizes = st.one_of(st.integers(-1, 9), st.sampled_from([2.0, True, None, 2**63, 2**64, "2", [1]]))
 numbers = st.one_of(st.integers(0, 64), st.sampled_from([-1, 1.5, None, 2**64]))
 entries = st.fixed_dictionaries(
     {
