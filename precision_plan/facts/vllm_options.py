@@ -55,6 +55,40 @@ def object_keys() -> Mapping[str, frozenset[str]]:
     return MappingProxyType({row["dest"]: frozenset(row["keys"]) for row in rows if "keys" in row})
 
 
+class ObjectValue(NamedTuple):
+    """What one key of an argument's JSON object may be: one of some words, or an object."""
+
+    choices: tuple[str | int | None, ...] | None
+    keys: frozenset[str] | None
+
+    def refused(self, value: object) -> str | None:
+        """What is wrong with a value, if anything is; ``True`` is not the number 1."""
+        if self.choices is not None:
+            if not any(type(value) is type(each) and value == each for each in self.choices):
+                shown = ("null" if each is None else str(each) for each in self.choices)
+                return f"is one of {', '.join(shown)}"
+        elif self.keys is not None and isinstance(value, Mapping):
+            unknown = [key for key in value if key not in self.keys]
+            if unknown:
+                return f"has no key {unknown[0]!r}"
+        return None
+
+
+@lru_cache(maxsize=1)
+def object_values() -> Mapping[tuple[str, str], ObjectValue]:
+    """Values that arguments' JSON objects may hold, by dest and key."""
+    return MappingProxyType(
+        {(row["dest"], row["key"]): _object_value(row) for row in table("vllm_object_values")}
+    )
+
+
+def _object_value(row: Mapping[str, Any]) -> ObjectValue:
+    choices, keys = row.get("choices"), row.get("keys")
+    return ObjectValue(
+        None if choices is None else tuple(choices), None if keys is None else frozenset(keys)
+    )
+
+
 @lru_cache(maxsize=8)
 def options_at(vllm: str) -> Mapping[str, Option]:
     """Every spelling of every argument.

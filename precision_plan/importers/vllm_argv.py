@@ -18,7 +18,7 @@ from precision_plan.facts.vllm_online import (
     online_shorthands,
     online_specs,
 )
-from precision_plan.facts.vllm_options import is_release, object_keys, options_at
+from precision_plan.facts.vllm_options import is_release, object_keys, object_values, options_at
 from precision_plan.importers.argv import Parsed, Problem, parse
 from precision_plan.importers.converters import human_int
 
@@ -34,7 +34,8 @@ def parse_engine_arguments(argv: Sequence[str], vllm: str) -> Parsed:
     if not is_release(vllm):
         # An argument that another release has cannot be told from a misspelt one.
         parsed.problems[:] = [each for each in parsed.problems if each.kind != "unknown"]
-    _check_objects(parsed)
+    else:
+        _check_objects(parsed)
     _check_online(parsed)
     _check_redundant(parsed)
     _fold(parsed)
@@ -131,15 +132,20 @@ def _merge(into: dict[str, Any], update: Any) -> None:
 
 
 def _check_objects(parsed: Parsed) -> None:
-    """A key that the argument's configuration class does not have is refused while parsing."""
-    known = object_keys()
+    """Keys and words that the argument's configuration class refuses while parsing."""
+    known, values = object_keys(), object_values()
     for dest, value in [*parsed.others.items(), ("quantization_config", _given_config(parsed))]:
         keys = known.get(dest)
         if keys is None or not isinstance(value, dict):
             continue
-        for key in value:
+        flag = f"--{dest.replace('_', '-')}"
+        for key, item in value.items():
+            rule = values.get((dest, key))
+            problem = None if rule is None else rule.refused(item)
+            if problem is not None:
+                message = f"{flag}: {key} {problem}"
+                parsed.problems.append(Problem("choice", flag, message, 0))
             if key not in keys:
-                flag = f"--{dest.replace('_', '-')}"
                 message = f"{flag} has no key {key!r}; known: {', '.join(sorted(keys))}"
                 parsed.problems.append(Problem("choice", flag, message, 0))
 

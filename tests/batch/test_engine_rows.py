@@ -80,6 +80,9 @@ def test_attention_backend(capability: str, argv: list[str], backend: str) -> No
         (["--dtype", "fp8"], None, ("PP902", "parse")),
         (["--quant", "fp8"], None, ("PP905", "parse")),
         (["--attention-config", '{"backen": "FLASHINFER"}'], None, ("PP902", "parse")),
+        (["--attention-config", '{"flash_attn_version": 5}'], None, ("PP902", "parse")),
+        (["--attention-config.flash_attn_version", "true"], None, ("PP902", "parse")),
+        (["-cc.pass_config.enable_sp", "true"], None, ("PP902", "parse")),
         (["--kv-cache-dtype", "fp16"], None, ("PP421", "engine_config")),
         (["--kv-cache-dtype", "float16"], None, ("PP422", "engine_config")),
         (["--quantization", "modelopt"], FP8, ("PP403", "engine_config")),
@@ -101,6 +104,24 @@ def test_refusals(
     answer = lint_row(row(*argv, quantization_config=quantization))
     assert not answer["ok"]
     assert refusal in refusals(answer)
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["--attention-config", '{"flash_attn_version": 3}'],
+        ["--attention-config", '{"flash_attn_version": null}'],
+        ["-cc.pass_config.fuse_attn_quant", "true"],
+        ["--eplb-config.policy", "default"],
+    ],
+)
+def test_objects_with_words_of_their_class(argv: list[str]) -> None:
+    assert refusals(lint_row(row(*argv))) == []
+
+
+def test_objects_of_another_release_are_not_known() -> None:
+    argv = ["--attention-config", '{"flash_attn_version": 5, "some_key": 1}']
+    assert refusals(lint_row(row(*argv, versions={"vllm": "0.28.0"}))) == []
 
 
 def test_a_kv_cache_dtype_that_the_checkpoint_brings() -> None:
