@@ -1,9 +1,9 @@
-"""PP427 to PP429: scales of a quantized KV cache, and caches that the checkpoint turns on."""
+"""PP179, PP427 to PP429: scales of a quantized KV cache, and caches the checkpoint turns on."""
 
 from __future__ import annotations
 
 from precision_plan.facts.frameworks import RL_FRAMEWORKS
-from precision_plan.plan import Fix
+from precision_plan.plan import Because, Fix
 from precision_plan.rules.base import Context, Found, Rule, rule, set_to
 from precision_plan.rules.kv_cache import KV, asked_kv_dtype
 from precision_plan.rules.vllm_engine import CONFIG, serves
@@ -135,8 +135,55 @@ def declared_by_checkpoint(ctx: Context) -> Found:
 _DECLARED = {"FP8": "fp8_e4m3", "NVFP4": "nvfp4"}
 
 
-RULES: tuple[Rule, ...] = (
-    scales_default,
-    scales_stale,
-    declared_by_checkpoint,
+_LARGE_KEYS = ("qwen2", "qwen2_moe", "qwen2_vl", "qwen2_5_vl")
+"""Model types whose keys are known to exceed the range of E4M3 (448) without a scale."""
+
+
+@rule(
+    "PP179",
+    "large-keys-without-kv-scales",
+    "warning",
+    stage="run",
+    source=("vllm-project/vllm#11906", "sgl-project/sgl-cookbook#214"),
 )
+def large_keys(ctx: Context) -> Found:
+    """An FP8 KV cache clips the keys of this model, whose checkpoint has no KV scales.
+
+    Why:
+        Models of the Qwen2 family have keys with outliers beyond 448. Without k_scale and v_scale
+        in the checkpoint the engine multiplies by 1.0 and says so in its log only; the perplexity
+        of a 7B model rose by half. A look into the headers tells whether there are scales.
+
+    Bad:
+        software: {framework: vllm}
+        rollout: {kv_cache_dtype: fp8_e4m3}
+        files:
+          config: {model_type: qwen2}
+          tensors: {model.layers.0.self_attn.k_proj.weight: "BF16 [512, 3584]"}
+
+    Good:
+        software: {framework: vllm}
+        rollout: {kv_cache_dtype: fp8_e4m3}
+        files:
+          config: {model_type: qwen2}
+          tensors:
+            model.layers.0.self_attn.k_proj.weight: BF16 [512, 3584]
+            model.layers.0.self_attn.k_scale: F32 [1]
+            model.layers.0.self_attn.v_scale: F32 [1]
+    """
+    folder = ctx.checkpoint
+    if folder is None or not folder.tensors or asked_kv_dtype(ctx) not in {"fp8", "fp8_e4m3"}:
+        return None
+    if folder.text_config.get("model_type") not in _LARGE_KEYS:
+        return None
+    if any(name.endswith(("k_scale", "kv_scale")) for name in folder.tensors):
+        return None
+    return ctx.found(
+        "the keys of this model exceed FP8, and its checkpoint has no KV scales",
+        KV,
+        Because(f"{folder.folder} holds no tensor that ends in k_scale"),
+        fix=(set_to((KV, "auto")), Fix("calibrate the checkpoint's KV scales")),
+    )
+
+
+RULES: tuple[Rule, ...] = (scales_default, scales_stale, declared_by_checkpoint, large_keys)
