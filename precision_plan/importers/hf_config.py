@@ -100,20 +100,29 @@ def model_of(config: Mapping[str, Any]) -> dict[str, Any]:
     """Values of the plan's ``model`` section by field name, of the right types."""
     inner = text_config(config)
     found: dict[str, Any] = {}
+    places = (inner,) if inner is config else (inner, config)
     for field, keys, read in _table():
-        for place in (inner,) if inner is config else (inner, config):
-            value = next(
-                (value for key in keys if (value := read(place.get(key))) is not None), None
-            )
-            if value is not None:
-                found[field] = value
-                break
+        value = _first(places, keys, read)
+        if value is not None:
+            found[field] = value
     found.update(_names(config, inner))
     found.update(_attention(inner, found))
     found.update(_rope(inner, found))
     found.update(_experts(inner, found))
     found.update(_hybrid(inner, found))
     return found
+
+
+def _first(
+    places: tuple[Mapping[str, Any], ...], keys: tuple[str, ...], read: Callable[[Any], Any]
+) -> Any:
+    for place in places:
+        for key in keys:
+            if key in place:
+                value = read(place[key])
+                if value is not None:
+                    return value
+    return None
 
 
 def _names(config: Mapping[str, Any], inner: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -254,8 +263,7 @@ _SIZES: Mapping[str, tuple[str, ...]] = {
 
 def _plain(raw: Mapping[str, Any], inner: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     def first(read: Callable[[Any], Any], *keys: str) -> Any:
-        values = (read(place.get(key)) for place in (raw, inner) for key in keys)
-        return next((value for value in values if value is not None), None)
+        return _first((raw, inner), keys, read)
 
     for key in _TEXTS:
         if (text := first(_text, key)) is not None:

@@ -156,6 +156,8 @@ class _Resolution:
                 self._refuse("PP408", message, _DTYPE, "model.hf_model_type")
             return dtype
         supported = self._supported_dtypes()
+        if self.extra.get("runner") == "pooling":
+            return None  # pooling models prefer float16 where the file has float32
         if supported is None or stored is None:
             return stored if stored in {"bfloat16", "float16"} and supported is None else None
         wanted = supported[0] if DTYPES.get(stored) == "float32" else DTYPES.get(stored)
@@ -281,7 +283,12 @@ class _Resolution:
         if isinstance(by_kind, Mapping):
             own = by_kind.get("mla_attention" if self.latent else "full_attention")
             asked = own if isinstance(own, str) else asked
-        if not _UNDECIDED.isdisjoint(config) or self.extra.get("prefill_context_parallel_size"):
+        prefill = self.extra.get("prefill_context_parallel_size", 1)
+        if prefill != 1 and not self.latent and self.model.attends:
+            message = f"no attention backend shares prefill among {prefill} context-parallel ranks"
+            self._refuse("PP436", message, "launch.extra_args", stage="attention_backend")
+            return None
+        if prefill != 1 or not _UNDECIDED.isdisjoint(config):
             return None
         capability, model = self.target.compute_capability, self.model
         layer = self._layer(dtype, kv)

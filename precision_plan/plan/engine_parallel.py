@@ -84,6 +84,14 @@ def _heads(plan: PrecisionPlan, model: ServedModel, tensor: int) -> Iterator[Ref
     if type(context) is int and context > 0 and prefill == 1 and tensor % context:
         message = f"{tensor} tensor-parallel ranks do not hold {context} context-parallel ones"
         yield "PP416", message, _TENSOR, None
+    kv_heads = whole(model.text.get("num_key_value_heads"))
+    if type(context) is int and context > 1 and not model.latent and kv_heads is not None:
+        if tensor <= kv_heads:
+            message = f"context parallelism needs more ranks than the {kv_heads} key-value heads"
+            yield "PP416", message, _TENSOR, "model.num_query_groups"
+        elif context > tensor // kv_heads:
+            message = f"at most {tensor // kv_heads} context-parallel ranks, not {context}"
+            yield "PP416", message, _TENSOR, "model.num_query_groups"
     heads = whole(model.text.get("num_attention_heads"))
     if heads is not None and tensor > 0 and heads % tensor:
         message = f"{heads} attention heads cannot be shared by {tensor} tensor-parallel ranks"

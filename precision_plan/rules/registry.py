@@ -90,6 +90,7 @@ def rules() -> Mapping[str, Rule]:
         unused_optimizer,
         versions,
         vllm_config,
+        vllm_kernels,
         weight_sync,
         weight_sync_engine,
         weight_sync_modes,
@@ -172,6 +173,7 @@ def rules() -> Mapping[str, Rule]:
         engine_limits,
         int4_kernels,
         pairing_rounding,
+        vllm_kernels,
     )
     found: dict[str, Rule] = {}
     slugs: set[str] = set()

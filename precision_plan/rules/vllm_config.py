@@ -1,4 +1,4 @@
-"""PP413 to PP420: what vLLM's engine configuration refuses in a config and in arguments."""
+"""PP413 to PP420, PP436: what vLLM's engine configuration refuses in a config and in arguments."""
 
 from __future__ import annotations
 
@@ -269,6 +269,39 @@ def microbatches(ctx: Context) -> Found:
     return tuple(refused(ctx, "PP420"))
 
 
+@rule(
+    "PP436",
+    "prefill-context-parallelism-without-latent-attention",
+    "error",
+    stage="attention_backend",
+    source=(
+        "vllm@0.33.0:vllm/v1/attention/backend.py:340-369,823",
+        "vllm@0.33.0:vllm/v1/worker/cp_utils.py:30-45",
+    ),
+    versions=_RELEASE,
+)
+def prefill_shared(ctx: Context) -> Found:
+    """Prefill context parallelism is asked for and the model has no latent attention.
+
+    Why:
+        Of vLLM's backends only those of multi-head latent attention share a prompt among ranks.
+        For any other model every backend is refused when one is selected.
+
+    Bad:
+        software: {framework: vllm, vllm: 0.33.0}
+        launch: {extra_args: {prefill_context_parallel_size: 2}}
+        files: {config: {model_type: llama, architectures: [LlamaForCausalLM]}}
+
+    Good:
+        software: {framework: vllm, vllm: 0.33.0}
+        launch: {extra_args: {prefill_context_parallel_size: 2}}
+        files:
+          config:
+            {model_type: deepseek_v3, architectures: [DeepseekV3ForCausalLM], kv_lora_rank: 512}
+    """
+    return tuple(refused(ctx, "PP436"))
+
+
 RULES: tuple[Rule, ...] = (
     config_refused,
     without_checkpoint,
@@ -278,4 +311,5 @@ RULES: tuple[Rule, ...] = (
     dtype_unreadable,
     backend_twice,
     microbatches,
+    prefill_shared,
 )
