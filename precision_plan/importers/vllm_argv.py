@@ -36,8 +36,8 @@ def parse_engine_arguments(argv: Sequence[str], vllm: str) -> Parsed:
         parsed.problems[:] = [each for each in parsed.problems if each.kind != "unknown"]
     else:
         _check_objects(parsed)
-    _check_online(parsed)
-    _check_numbers(parsed)
+        _check_online(parsed)
+        _check_numbers(parsed)
     _fold(parsed)
     return parsed
 
