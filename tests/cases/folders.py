@@ -1,6 +1,6 @@
 """Checkpoint folders on disk, from the short description of ``tests.checkpoints``.
 
-Headers are written in full and data as a hole in the file, except for scales with given values.
+Headers are written in full and data as a hole in the file, except for FP32 scales.
 """
 
 from __future__ import annotations
@@ -14,6 +14,9 @@ from typing import Any
 
 from precision_plan.plan import CheckpointFiles, TensorHeader
 from tests.checkpoints import described
+
+ORDINARY = 2.0**-11
+"""Value of a scale that is not given: any number that a real one could be."""
 
 _BITS = {"BF16": 16, "F16": 16, "F32": 32, "F8_E4M3": 8, "U8": 8, "I8": 8, "I32": 32, "I64": 64}
 
@@ -49,8 +52,9 @@ def _write_shard(path: Path, tensors: Mapping[str, TensorHeader], files: Checkpo
     text += b" " * (-len(text) % 8)
     with path.open("wb") as file:
         file.write(struct.pack("<Q", len(text)) + text)
-        for name in tensors.keys() & files.scales.keys():
-            assert tensors[name].dtype == "F32", name
-            file.seek(8 + len(text) + places[name])
-            file.write(struct.pack(f"<{len(files.scales[name])}f", *files.scales[name]))
+        for name, each in tensors.items():
+            if each.dtype == "F32" and "scale" in name:
+                values = files.scales.get(name) or (ORDINARY,) * prod(each.shape)
+                file.seek(8 + len(text) + places[name])
+                file.write(struct.pack(f"<{len(values)}f", *values))
         file.truncate(8 + len(text) + end)
