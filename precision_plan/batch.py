@@ -1,8 +1,10 @@
 """Batch linting: one JSON object a line in, one a line out. Part of the pipeline, like ``api``.
 
-A line in: ``{id, framework, versions, gpu or compute_capability, platform, world_size, env,
-argv}``; what is absent is unknown. A line out: ``{id, ok, errors, warnings, resolved}`` with
-``resolved`` in Megatron's dests and values.
+A line in: ``{id, framework, versions, gpu or compute_capability, platform, world_size, env, argv,
+model_config, quantization_config}``; what is absent is unknown. A line out: ``{id, ok, errors,
+warnings, resolved}`` with ``resolved`` in Megatron's dests and values, or in vLLM's where the
+framework is ``vllm``: there ``model_config`` is a ``config.json`` and ``argv`` that of ``vllm
+serve``.
 """
 
 from __future__ import annotations

@@ -225,3 +225,18 @@ class KvDefault(NamedTuple):
 def kv_defaults() -> tuple[KvDefault, ...]:
     """Every such replacement."""
     return tuple(record(KvDefault, row) for row in table("vllm_kv_defaults"))
+
+
+class GoneModel(NamedTuple):
+    """An architecture that vLLM implemented up to a release, and does not any more."""
+
+    architecture: str
+    versions: VersionRange
+    source: str
+
+
+@lru_cache(maxsize=1)
+def gone_models() -> Mapping[str, GoneModel]:
+    """By architecture."""
+    rows = (record(GoneModel, row) for row in table("vllm_gone_models"))
+    return MappingProxyType({row.architecture: row for row in rows})

@@ -156,11 +156,6 @@ def _given_config(parsed: Parsed) -> Any:
 
 def _check_numbers(parsed: Parsed) -> None:
     """Numbers in JSON arguments that their classes refuse while the arguments are parsed."""
-    attention = parsed.others.get("attention_config")
-    version = attention.get("flash_attn_version") if isinstance(attention, dict) else None
-    if version not in (None, 2, 3, 4):
-        message = f"--attention-config: flash_attn_version is {version!r}, and 2, 3 or 4 is needed"
-        parsed.problems.append(Problem("choice", "--attention-config", message, 0))
     config = parsed.others.get("eplb_config")
     if not isinstance(config, dict):
         return

@@ -198,7 +198,7 @@ class _Resolution:
         if deprecated and not self.plan.rollout.allow_deprecated_quantization:
             self._refuse("PP402", f"vLLM refuses the deprecated method {name}", field)
             return None
-        if self.target.platform == "rocm" and row.rocm is None:
+        if self.target.platform == "rocm" and (row.rocm is None or self.vllm not in row.rocm):
             self._refuse("PP406", f"vLLM has no {name} on ROCm", field)
             return None
         return name

@@ -1,11 +1,12 @@
-"""PP413 to PP420, PP436: what vLLM's engine configuration refuses in a config and in arguments."""
+"""PP413 to PP420, PP436, PP437: what vLLM refuses in a model, its config and the arguments."""
 
 from __future__ import annotations
 
 from precision_plan.facts.versions import VersionRange
+from precision_plan.facts.vllm import gone_models
 from precision_plan.plan.engine_parallel import out_of_range as beyond
-from precision_plan.rules.base import Context, Found, Rule, rule
-from precision_plan.rules.vllm_engine import refused
+from precision_plan.rules.base import Context, Found, Rule, rule, set_to
+from precision_plan.rules.vllm_engine import refused, serves
 
 _RELEASE = {"vllm": VersionRange("0.33.0", "0.33")}
 _QUANT = "vllm@0.33.0:vllm/model_executor/layers/quantization"
@@ -302,6 +303,41 @@ def prefill_shared(ctx: Context) -> Found:
     return tuple(refused(ctx, "PP436"))
 
 
+@rule(
+    "PP437",
+    "model-implementation-gone",
+    "warning",
+    stage="engine_config",
+    source=("vllm@0.33.0:vllm/model_executor/models/registry.py:841-895,1221-1254",),
+    needs=("vllm",),
+)
+def implementation_gone(ctx: Context) -> Found:
+    """The declared vLLM has dropped its implementation of this architecture.
+
+    Why:
+        Rarely used models leave vLLM; it then tries the model's own Transformers code, which has
+        other kernels and takes fewer quantization methods, or stops with the last release that
+        served the model.
+
+    Bad:
+        software: {framework: vllm, vllm: 0.33.0}
+        model: {hf_architecture: BambaForCausalLM}
+
+    Good:
+        software: {framework: vllm, vllm: 0.23.0}
+        model: {hf_architecture: BambaForCausalLM}
+    """
+    row, have = gone_models().get(ctx.plan.model.hf_architecture or ""), ctx.target.package("vllm")
+    if row is None or have is None or have in row.versions or not serves(ctx):
+        return None
+    return ctx.found(
+        f"vLLM implements {row.architecture} {row.versions}; {have} does not",
+        "model.hf_architecture",
+        "software.vllm",
+        fix=(set_to(("software.vllm", row.versions.until)),),
+    )
+
+
 RULES: tuple[Rule, ...] = (
     config_refused,
     without_checkpoint,
@@ -312,4 +348,5 @@ RULES: tuple[Rule, ...] = (
     backend_twice,
     microbatches,
     prefill_shared,
+    implementation_gone,
 )
