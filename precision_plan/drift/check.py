@@ -53,6 +53,7 @@ from precision_plan.drift.vllm_classes import (
 )
 from precision_plan.drift.vllm_environment import compare_declared, declared_variables
 from precision_plan.drift.vllm_flags_against import compare_arguments
+from precision_plan.drift.vllm_models import compare_models, read_models
 from precision_plan.drift.vllm_parser import ENGINE_FILE, ParserReader
 from precision_plan.facts.versions import UnknownVersion, version
 from precision_plan.facts.vllm_env_names import declared_names
@@ -256,6 +257,8 @@ def check_vllm(where: str, facts_version: str | None = None) -> Report:
         check.gaps.append(Gap("model families without float16: these sources have no such list"))
     else:
         check.changes += compare_float16(refused, FLOAT16_FILE)
+    models = read_models(check.modules, check.values)
+    check.add("models", compare_models(models) if models else None)
     declared = declared_variables(check.modules)
     compared = None if declared is None else compare_declared(declared, check.facts)
     check.add("declared variables", compared)

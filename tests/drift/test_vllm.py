@@ -228,6 +228,24 @@ def test_backend_appeared(tmp_path: Path) -> None:
     assert "fp8_e4m3" in change.sources
 
 
+def test_recurrent_models(tmp_path: Path) -> None:
+    line = "    'NewHybridForCausalLM': ('hybrid', 'Qwen3_5Model'),\n}"
+    change = changed(tmp_path, shapes.MODELS, r"^}", line)
+    assert summary(change) == ("changed", "model family", "NewHybridForCausalLM", "state")
+    assert (change.facts, change.sources) == (["no recurrent state"], ["recurrent state"])
+    change = changed(tmp_path, shapes.HYBRID, r"^class KimiK3Model\(.*\)", "class KimiK3Model(X)")
+    assert summary(change) == ("changed", "model family", "KimiK3ForCausalLM", "state")
+    assert change.fact_source is not None
+
+
+def test_models_that_are_not_found(tmp_path: Path) -> None:
+    lines = "    'AForCausalLM': ('absent', 'A'),\n    'BForCausalLM': ('hybrid', 'B'),\n}"
+    report = check(tmp_path, edit(shapes.vllm(VERSION), shapes.MODELS, r"^}", lines))
+    assert report.changes == ()
+    (gap,) = [gap for gap in report.gaps if gap.what == "models whose classes were not found"]
+    assert gap.names == ("AForCausalLM", "BForCausalLM")
+
+
 def test_declared_variables(tmp_path: Path) -> None:
     row = "    'VLLM_FP3_KV': lambda: os.getenv('VLLM_FP3_KV', '0'),\n}"
     files = edit(shapes.vllm(VERSION), shapes.ENVS, r"^}", row)
@@ -280,6 +298,8 @@ def test_without_the_serving_parser(tmp_path: Path) -> None:
         (shapes.REGISTRY, "attention backends: these sources have none"),
         (shapes.CONFIG, "model families without float16"),
         (shapes.ENVS, "declared variables: these sources have none"),
+        (shapes.MODELS, "models: these sources have none"),
+        (shapes.HYBRID, "models whose classes were not found"),
         (shapes.CACHE, "lists of choices that these sources do not declare"),
         (shapes.CLASSES, "methods without a class among these sources"),
         (shapes.BACKENDS, "attention backends whose classes declare no dtypes"),
@@ -295,8 +315,8 @@ def test_a_broken_file_is_a_gap(tmp_path: Path, path: str, what: str, text: str)
     report = check(tmp_path, files)
     assert any(gap.what.startswith(what) for gap in report.gaps)
     told = "not parsed" in " ".join(gap.what for gap in report.gaps)
-    # a file without the list is not opened for it
-    assert told is (text.startswith("def") and path != shapes.CACHE)
+    # a file without such a list or class is not opened for it
+    assert told is (text.startswith("def") and path not in (shapes.CACHE, shapes.HYBRID))
 
 
 def test_sources_without_a_version(tmp_path: Path) -> None:

@@ -32,6 +32,8 @@ REGISTRY = "vllm/v1/attention/backends/registry.py"
 BACKENDS = "vllm/v1/attention/backends/classes.py"
 ROCM = "vllm/platforms/rocm.py"
 ENVS = "vllm/envs.py"
+MODELS = "vllm/model_executor/models/registry.py"
+HYBRID = "vllm/model_executor/models/hybrid.py"
 INFO = "vllm-{version}.dist-info/METADATA"
 
 _TORCH = {"float16": "half"}
@@ -54,6 +56,8 @@ def vllm(version: str) -> Files:
         BACKENDS: _backends(version),
         ROCM: _rocm(version),
         ENVS: _envs(version),
+        MODELS: _models(),
+        HYBRID: _hybrid(),
     }
 
 
@@ -296,6 +300,24 @@ def _rocm(version: str) -> str:
     rows = quant_names().values()
     names = [row.name for row in rows if row.rocm is not None and version in row.rocm]
     return f"class RocmPlatform:\n    supported_quantization: list[str] = {names!r}\n"
+
+
+def _recurrent() -> list[str]:
+    return [row.prefix for row in architectures() if row.recurrent_state]
+
+
+def _models() -> str:
+    rows = [f"    '{name}ForCausalLM': ('hybrid', '{name}Model')," for name in _recurrent()]
+    rows += ["    'LlamaForCausalLM': ('hybrid', 'LlamaModel'),"]
+    return "\n".join(["_TEXT_GENERATION_MODELS = {", *rows, "}"]) + "\n"
+
+
+def _hybrid() -> str:
+    lines = ["from .interfaces import HasInnerState, IsHybrid", "class Base(IsHybrid):", "    pass"]
+    for number, name in enumerate(_recurrent()):
+        base = "nn.Module, HasInnerState" if number % 2 else "Base"
+        lines += [f"class {name}Model({base}):", "    pass"]
+    return "\n".join([*lines, "class LlamaModel(nn.Module):", "    pass"]) + "\n"
 
 
 def _envs(version: str) -> str:
