@@ -139,6 +139,15 @@ def engine_args_at(vllm: str) -> Mapping[str, EngineArg]:
     return MappingProxyType({arg.field: arg for arg in present})
 
 
+@lru_cache(maxsize=16)
+def absent_flags(vllm: str) -> frozenset[str]:
+    """Flags behind plan fields that other releases have and this one has under no name."""
+    present = {arg.flag for arg in engine_args_at(vllm).values()}
+    gone = (arg for arg in engine_args().values() if vllm not in arg.versions)
+    flags = {flag for arg in gone for flag in (arg.flag, *arg.aliases) if arg.kind != "json_key"}
+    return frozenset(flags - present)
+
+
 @lru_cache(maxsize=1)
 def kv_dtypes() -> Mapping[str, KvDtype]:
     """Every KV cache dtype by name."""

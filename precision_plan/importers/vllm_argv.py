@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from precision_plan.facts.vllm import absent_flags
 from precision_plan.facts.vllm_online import (
     Layers,
     online_keys,
@@ -32,8 +33,12 @@ def parse_engine_arguments(argv: Sequence[str], vllm: str) -> Parsed:
     parsed = parse(words, options_at(vllm), abbreviations=True)
     parsed.problems[:0] = problems
     if not is_release(vllm):
-        # An argument that another release has cannot be told from a misspelt one.
-        parsed.problems[:] = [each for each in parsed.problems if each.kind != "unknown"]
+        # An argument that another release has cannot be told from a misspelt one, unless it is
+        # one of those whose releases are known.
+        gone = absent_flags(vllm)
+        parsed.problems[:] = [
+            each for each in parsed.problems if each.kind != "unknown" or each.flag in gone
+        ]
     else:
         _check_objects(parsed)
         _check_online(parsed)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from precision_plan.facts.frameworks import RL_FRAMEWORKS
+from precision_plan.facts.vllm import quant_names
 from precision_plan.facts.vllm_quant import quant_methods
 from precision_plan.plan import Fix
+from precision_plan.plan.diagnostic import Stage
 from precision_plan.plan.serving import QuantizationConfig
 from precision_plan.rules.base import Context, Finding, Found, Rule, rule, set_to
 from precision_plan.rules.formats import config_format
@@ -78,8 +80,18 @@ def key_missing(ctx: Context) -> Iterator[Finding]:
                 CONFIG,
                 f"{CONFIG}.quant_method",
                 fix=(fix,),
-                stage="build" if ctx.engine is not None and not refused_config(ctx) else None,
+                stage=_stage_of(ctx, field),
             )
+
+
+def _stage_of(ctx: Context, field: str) -> Stage | None:
+    """compressed-tensors asks for its format only when the layers are built.
+
+    Source: vllm@0.33.0:vllm/model_executor/layers/quantization/compressed_tensors/
+    compressed_tensors.py:255-264.
+    """
+    late = field == "format" or (ctx.engine is not None and not refused_config(ctx))
+    return "build" if late else None
 
 
 @rule(
@@ -110,6 +122,9 @@ def method_unknown(ctx: Context) -> Found:
     if ctx.engine is not None:  # it has looked at the whole config, PP401 reports
         return None
     if config.quant_method == "ascend" or checkpoint_method(ctx) is not None:
+        return None
+    row, vllm = quant_names().get(config.quant_method), ctx.target.package("vllm")
+    if row is not None and vllm is not None and vllm in row.versions:
         return None
     if config.quant_method.startswith("modelopt"):
         if config.quant_algo is None:

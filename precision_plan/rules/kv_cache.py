@@ -9,6 +9,7 @@ from precision_plan.facts.vllm_backends import (
     attention_backends,
 )
 from precision_plan.plan import Because
+from precision_plan.plan.diagnostic import Stage
 from precision_plan.rules.base import Context, Found, Rule, rule, set_to
 from precision_plan.rules.vllm_engine import by_engine, engine_dtype, is_mla, method, serves
 
@@ -18,6 +19,8 @@ _VLLM = "vllm@0.33.0:vllm/config/vllm.py"
 _CACHE = "vllm@0.33.0:vllm/config/cache.py"
 _ATTENTION = "vllm@0.33.0:vllm/model_executor/layers/attention/attention.py"
 _SELECTOR = "vllm@0.33.0:vllm/platforms/cuda.py:84-181"
+_SAME_DTYPE = "0.33"
+"""First release that compares the two; vllm@0.32.0:vllm/config/vllm.py does not."""
 
 
 def asked_kv_dtype(ctx: Context) -> str | None:
@@ -92,7 +95,7 @@ def float_differs(ctx: Context) -> Found:
         rollout: {dtype: float16, kv_cache_dtype: auto}
     """
     asked = asked_kv_dtype(ctx)
-    if asked not in {"float16", "bfloat16"}:
+    if asked not in {"float16", "bfloat16"} or ctx.at_least("vllm", _SAME_DTYPE) is False:
         return None
     dtype, place = engine_dtype(ctx)
     if dtype is None or dtype == asked:
@@ -310,6 +313,7 @@ def backend_refuses(ctx: Context) -> Found:
         return _other_platform(ctx, name, platform)
     capability, asked = ctx.target.compute_capability, ctx.plan.rollout.kv_cache_dtype or "auto"
     dtype, place = engine_dtype(ctx)
+    stage: Stage | None = None
     if row.kind not in _kinds(ctx):
         kind = "is" if is_mla(ctx) else "is not"
         why, premise = f"the model {kind} one with latent attention", "model.multi_latent_attention"
@@ -318,7 +322,7 @@ def backend_refuses(ctx: Context) -> Found:
     elif not row.accepts(asked, capability):
         why, premise = f"it takes no KV cache in {asked} there", KV
     elif capability is not None and capability < row.build_min_cc.get(asked, (0, 0)):
-        why, premise = f"a KV cache in {asked} needs a newer GPU", KV
+        why, premise, stage = f"a KV cache in {asked} needs a newer GPU", KV, "build"
     elif dtype is not None and dtype not in row.dtypes:
         why, premise = f"it does not compute in {dtype}", place
     else:
@@ -329,6 +333,7 @@ def backend_refuses(ctx: Context) -> Found:
         premise,
         _gpu(ctx),
         fix=(set_to((_BACKEND, None), also=" and let vLLM choose"),),
+        stage=stage,
     )
 
 

@@ -124,6 +124,24 @@ def test_objects_of_another_release_are_not_known() -> None:
     assert refusals(lint_row(row(*argv, versions={"vllm": "0.28.0"}))) == []
 
 
+@pytest.mark.parametrize(("vllm", "expected"), [("0.22.1", []), ("0.28.0", [("PP901", "parse")])])
+def test_an_argument_known_to_be_gone(vllm: str, expected: list[tuple[str, str]]) -> None:
+    answer = lint_row(row("--calculate-kv-scales", versions={"vllm": vllm}))
+    assert refusals(answer) == expected
+
+
+def test_a_format_that_only_the_layers_ask_for() -> None:
+    config = {"quant_method": "compressed-tensors", "config_groups": {}, "ignore": ["lm_head"]}
+    answer = lint_row(row(quantization_config=config, versions={"vllm": "0.28.0"}))
+    assert refusals(answer) == [("PP701", "worker")]
+
+
+def test_triton_asks_for_the_capability_when_it_is_built() -> None:
+    argv = ["--kv-cache-dtype", "fp8", "--attention-backend", "TRITON_ATTN"]
+    answer = lint_row(row(*argv, capability="8.0", versions={"vllm": "0.28.0"}))
+    assert ("PP426", "worker") in refusals(answer)
+
+
 def test_a_kv_cache_dtype_that_the_checkpoint_brings() -> None:
     config = {"quant_method": "modelopt", "quant_algo": "FP8", "kv_cache_quant_algo": "FP8"}
     answer = lint_row(row(quantization_config=config))
