@@ -181,6 +181,13 @@ def _quark(raw: Config) -> str | None:
     return None if export.get("kv_cache_group") is not None else "export has no kv_cache_group"
 
 
+def _torchao(raw: Config) -> str | None:
+    kinds = raw["quant_type"]
+    if isinstance(kinds, Mapping) and list(kinds) == ["default"]:
+        return None
+    return "quant_type has one key, default"
+
+
 _CHECKS: Mapping[str, Callable[[Config], str | None]] = {
     "fp8": _fp8,
     "deepseek_v4_fp8": _fp8,
@@ -194,5 +201,6 @@ _CHECKS: Mapping[str, Callable[[Config], str | None]] = {
     "modelopt_mixed": _modelopt("modelopt_mixed"),
     "quark": _quark,
     "inc": inc_problem,
+    "torchao": _torchao,
     "compressed-tensors": groups_problem,
 }
