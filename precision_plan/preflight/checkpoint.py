@@ -29,14 +29,6 @@ _NUMBERED = re.compile(r"(.*)-(\d{5})-of-(\d{5})\.safetensors")
 _UNFINISHED = ".incomplete"
 
 
-def is_checkpoint(folder: Path) -> bool:
-    """True for a folder with weights of a Hugging Face checkpoint, or what describes them."""
-    names = _names(folder)
-    if QUANT_CONFIG in names or INDEX in names:
-        return True
-    return CONFIG in names or any(name.endswith(".safetensors") for name in names)
-
-
 def read_checkpoint(folder: Path, shown: str) -> CheckpointFiles:
     """Read what lies in ``folder``; messages name it as ``shown``. Nothing is raised.
 
