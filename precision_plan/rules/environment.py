@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from difflib import get_close_matches
 from functools import lru_cache
 
+from precision_plan.facts.env_readers import env_readers
 from precision_plan.facts.env_vars import dead_names, env_var, env_vars, is_secret
 from precision_plan.facts.frameworks import RL_FRAMEWORKS, framework_env
+from precision_plan.facts.vllm_env_names import vllm_env_names
 from precision_plan.plan import Because, Fix
 from precision_plan.plan.environment import FIELD_VARIABLES, declared_env, env_text
 from precision_plan.rules.base import Context, Finding, Found, Rule, rule, set_to
@@ -177,7 +180,7 @@ def misspelt(ctx: Context) -> Iterator[Finding]:
         env: {all: {NVTE_FP8_BLOCK_SCALING_FP32_SCALES: "1"}}
     """
     for scope, name, value in declared(ctx):
-        if not name.startswith(_OWNERS) or env_var(name) is not None or name in dead_names():
+        if not name.startswith(_OWNERS) or _is_known(name) or value.startswith("tcp://"):
             continue
         close = _closest(name)
         if close is not None:
@@ -188,11 +191,25 @@ def misspelt(ctx: Context) -> Iterator[Finding]:
             )
 
 
+def _is_known(name: str) -> bool:
+    return (
+        env_var(name) is not None
+        or name in dead_names()
+        or name in vllm_env_names()
+        or bool(env_readers(name))
+    )
+
+
+_SERVICE = re.compile(r"_SERVICE_(HOST|PORT)(_\w+)?$|_PORT_\d+_(TCP|UDP|SCTP)(_\w+)?$")
+"""What Kubernetes adds to a process for each service."""
+
+
 @lru_cache(maxsize=1024)
 def _closest(name: str) -> str | None:
-    if name.endswith(("_SERVICE_HOST", "_SERVICE_PORT")) or "_PORT_" in name:
+    if _SERVICE.search(name):
         return None
-    close = get_close_matches(name, env_vars(), n=1, cutoff=0.9)
+    names = {*env_vars(), *vllm_env_names()}
+    close = get_close_matches(name, sorted(names), n=1, cutoff=0.9)
     return close[0] if close else None
 
 

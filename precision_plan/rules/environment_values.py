@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
-from precision_plan.facts.env_vars import EnvVar, env_var
+from precision_plan.facts.env_readers import PLAIN, EnvReader, env_readers, misread
+from precision_plan.facts.env_vars import EnvVar, env_var, is_secret
 from precision_plan.facts.transformer_engine import block_scale_rows, te_recipes
 from precision_plan.plan import Because
 from precision_plan.plan.environment import FIELD_VARIABLES
@@ -99,10 +101,11 @@ def value_refused(ctx: Context) -> Iterator[Finding]:
     """A variable has a value that its reader refuses or takes for off.
 
     Why:
-        Transformer Engine compares its switches with the text ``1``: ``true``, ``yes`` and
-        ``2`` are off. vLLM passes most of its switches to int(), so that ``true`` ends the
-        process. Choices such as the 4over6 scope are compared letter by letter; older names
-        (``inputs``, ``gradients``) are refused.
+        Each switch has a reader of its own. Transformer Engine's recipes compare with the text
+        ``1``: ``true``, ``yes`` and ``2`` are off; its attention switches and most of vLLM's go
+        through int(), so that ``true`` ends the process; vLLM's ROCm switches take ``true`` and
+        ``1``. Choices such as the 4over6 scope are compared letter by letter. The finding names
+        the expression that reads the value, for the declared version of the package.
 
     Bad:
         env: {train_actor: {NVTE_NVFP4_4OVER6: inputs}}
@@ -113,20 +116,63 @@ def value_refused(ctx: Context) -> Iterator[Finding]:
     """
     by_recipe = _refused_by_recipe(ctx)
     for scope, name, value in declared(ctx):
-        row = env_var(name)
-        if row is None or row.values is None or row.accepts(value) or is_reference(value):
+        if is_reference(value) or is_secret(name):
             continue
-        if _lenient(name, value, row):
+        complaint = _complaint(ctx, name, value)
+        if complaint is None:
             continue
         place = f"env.{scope}.{name}"
         at_once = name in by_recipe and scope in {"all", "train_actor"}
         yield ctx.found(
-            f"{name} = {value!r} is none of {', '.join(row.values)}",
+            f"{name} = {value!r} {complaint.text}",
             place,
-            Because(f"read by {', '.join(row.read_by)}"),
-            fix=tuple(set_to((place, text)) for text in _meant(value, row)),
+            Because(f"read by {complaint.reader}"),
+            fix=tuple(set_to((place, text)) for text in _meant(value, complaint.values)),
             stage="te_recipe" if at_once else None,
         )
+
+
+class _Complaint(NamedTuple):
+    text: str
+    reader: str
+    values: tuple[str, ...]
+
+
+def _complaint(ctx: Context, name: str, value: str) -> _Complaint | None:
+    """What is wrong with a value: by the expressions of its readers, else by the listed values."""
+    row = env_var(name)
+    readers = _readers(ctx, name)
+    if readers:
+        texts = [(text, reader) for reader in readers if (text := misread(reader, value))]
+        if not texts:
+            return None
+        text, reader = texts[0]
+        values = reader.choices or (row.values if row and row.values else ("0", "1"))
+        number = reader.reads in {"int(x)", "float(x)", "json.loads(x)"}
+        unlisted = number and (row is None or row.values is None)
+        meant = () if unlisted else values
+        if reader.choices:
+            text = f"is none of {', '.join(reader.choices)}"
+        return _Complaint(text, f"{reader.package}: {reader.source}", meant)
+    if row is None or row.values is None or row.accepts(value) or _lenient(name, value, row):
+        return None
+    text = f"is none of {', '.join(row.values)}"
+    return _Complaint(text, ", ".join(row.read_by), row.values)
+
+
+def _readers(ctx: Context, name: str) -> tuple[EnvReader, ...]:
+    """The readers that the declared versions have; without a version, those of every version.
+
+    vLLM declares a few names that belong to others (``VERBOSE``, ``MAX_JOBS``): left alone.
+    """
+    found = []
+    for reader in env_readers(name):
+        have = ctx.target.package(reader.package)
+        there = reader.versions.is_open if have is None else have in reader.versions
+        foreign = reader.package == "vllm" and not name.startswith("VLLM_")
+        if there and not foreign and reader.reads not in PLAIN:
+            found.append(reader)
+    return tuple(found)
 
 
 def _refused_by_recipe(ctx: Context) -> frozenset[str | None]:
@@ -149,8 +195,7 @@ def _lenient(name: str, value: str, row: EnvVar) -> bool:
     return rocm and value.lower() in {"true", "false"}
 
 
-def _meant(value: str, row: EnvVar) -> tuple[str, ...]:
-    values = row.values or ()
+def _meant(value: str, values: tuple[str, ...]) -> tuple[str, ...]:
     if values == ("0", "1"):
         low = value.lower()
         return ("1",) if low in _TRUE else ("0",) if low in _FALSE else values

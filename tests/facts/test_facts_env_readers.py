@@ -1,0 +1,125 @@
+"""Readers of environment variables: each against its own Python expression."""
+
+import ast
+import json
+import os
+
+import pytest
+
+from precision_plan.facts.env_readers import (
+    EnvReader,
+    env_readers,
+    misread,
+    read_as,
+    reader_names,
+)
+from precision_plan.facts.env_vars import env_var
+from precision_plan.facts.vllm_env_names import declared_names
+
+TEXTS = (
+    ["", " ", "0", "1", "2", "-1", "+1", " 1", "1 ", "01", "1_0", "1.5", "1e3", "0x1", "none"]
+    + ["true", "True", "TRUE", " true", "false", "False", "yes", "no", "on", "off", "None"]
+    + ["a,b", "{}", "[1]", "nan", "inf", "1\n", "\u0661", "auto", "MAE", "fp8", "spawn", "Debug"]
+)
+EVERY = [reader for name in reader_names() for reader in env_readers(name)]
+CLASSES = sorted({(reader.reads, reader.choices) for reader in EVERY})
+ALLOWED = {"bool": bool, "int": int, "float": float, "json": json, "os": os}
+
+OF_THEIR_OWN = {
+    "VLLM_FLASHINFER_AUTOTUNE_SKIP_OPS",
+    "VLLM_GPT_OSS_SYSTEM_TOOL_MCP_LABELS",
+    "VLLM_HUMMING_INPUT_QUANT_CONFIG",
+    "VLLM_HUMMING_ONLINE_QUANT_CONFIG",
+    "VLLM_LOG_STATS_INTERVAL",
+    "VLLM_MAIN_CUDA_VERSION",
+    "VLLM_OBJECT_STORAGE_SHM_BUFFER_NAME",
+    "VLLM_PORT",
+    "VLLM_RUST_FRONTEND_PATH",
+    "VLLM_TPU_USING_PATHWAYS",
+    "VLLM_USE_PRECOMPILED",
+}
+"""Read by longer functions that are not retold."""
+
+
+def executed(reads: str, choices: tuple[str, ...], text: str) -> tuple[str, object]:
+    """What the expression itself gives; only names of the list above can occur in it."""
+    expression = {
+        "path": "x",
+        "x.lower() in choices": "x.lower() in [choice.lower() for choice in choices]",
+    }.get(reads, reads)
+    tree = ast.parse(expression, mode="eval")
+    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    assert names <= {"x", "choices", "choice", *ALLOWED}, expression
+    try:
+        scope = {"__builtins__": {}, "x": text, "choices": choices, **ALLOWED}
+        value = eval(compile(tree, "reader", "eval"), scope)  # noqa: S307
+    except ValueError:
+        return ("error", None)
+    if choices:
+        return ("value", text) if value else ("error", None)
+    if value is None and reads != "json.loads(x)":
+        return ("unset", None)
+    if isinstance(value, bool) and reads != "json.loads(x)":
+        return ("on" if value else "off", value)
+    return ("value", value)
+
+
+@pytest.mark.parametrize(("reads", "choices"), CLASSES, ids=str)
+def test_every_reader_does_what_its_expression_does(reads: str, choices: tuple[str, ...]) -> None:
+    reader = EnvReader("X", "vllm", reads, "test", choices=choices)
+    for text in (*TEXTS, *choices, *(choice.upper() for choice in choices)):
+        assert repr(tuple(read_as(reader, text))) == repr(executed(reads, choices, text)), text
+
+
+def test_a_default_is_read_without_complaint() -> None:
+    for reader in EVERY:
+        if reader.default is not None:
+            assert read_as(reader, reader.default).kind != "error", reader
+
+
+def test_accepted_values_of_a_row_are_read_by_its_newest_readers() -> None:
+    for name in reader_names():
+        row = env_var(name)
+        for reader in env_readers(name) if row and row.values else ():
+            if reader.versions.until is None and not name.endswith("AMAX_ALGO"):
+                for value in row.values or ():  # type: ignore[union-attr]
+                    assert read_as(reader, value).kind != "error", (name, value, reader)
+
+
+def test_switches_of_vllm_0_33_have_readers() -> None:
+    names = {name for name in declared_names("0.33.0") if name.startswith("VLLM_")}
+    assert len(names) == 303
+    without = {
+        name
+        for name in names
+        if not any("0.33.0" in reader.versions for reader in env_readers(name))
+    }
+    assert without == OF_THEIR_OWN
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "kind"),
+    [
+        ("NVTE_FP8_BLOCK_SCALING_FP32_SCALES", "true", "off"),
+        ("NVTE_FP8_BLOCK_SCALING_FP32_SCALES", "1", "on"),
+        ("NVTE_FLASH_ATTN", "true", "error"),
+        ("VLLM_USE_DEEP_GEMM_E8M0", "false", "error"),
+        ("VLLM_ROCM_USE_AITER", "True", "on"),
+        ("VLLM_USE_BREAKABLE_CUDAGRAPH", "true", "off"),
+        ("VLLM_FLOAT32_MATMUL_PRECISION", "HIGH", "value"),
+        ("VLLM_WORKER_MULTIPROC_METHOD", "Spawn", "error"),
+        ("OPEN_TRAINING_INT4_FAKE_QAT_FLAG", "yes", "off"),
+    ],
+)
+def test_known_readings(name: str, text: str, kind: str) -> None:
+    newest = [reader for reader in env_readers(name) if reader.versions.until is None]
+    assert {read_as(reader, text).kind for reader in newest} == {kind}
+
+
+def test_misread_says_how() -> None:
+    (reader,) = env_readers("NVTE_FP8_BLOCK_SCALING_FP32_SCALES")
+    assert misread(reader, "2") == "reads as off: x == '1'"
+    assert misread(reader, "1") is None and misread(reader, "false") is None
+    (engine,) = env_readers("VLLM_USE_DEEP_GEMM")
+    assert misread(engine, "2") is None
+    assert misread(engine, "true") == "is refused by bool(int(x))"
