@@ -9,6 +9,7 @@ from typing import Any
 
 from precision_plan.cli._concerns import rule_rows
 from precision_plan.cli._engine_values import value_rows
+from precision_plan.cli._variables import engine_only_card, reader_rows, way_rows
 from precision_plan.facts.env_vars import DeadName, EnvVar, dead_names, env_vars
 from precision_plan.facts.frameworks import RL_FRAMEWORKS, FrameworkFlag, framework_flags
 from precision_plan.facts.megatron import MegatronFlag, megatron_flags
@@ -17,6 +18,7 @@ from precision_plan.facts.megatron_parser import other_flags
 from precision_plan.facts.megatron_shape import megadlm_command_line, shape_flags
 from precision_plan.facts.value_notes import value_notes
 from precision_plan.facts.vllm import EngineArg, engine_args
+from precision_plan.facts.vllm_env_names import vllm_env_names
 from precision_plan.plan.environment import FIELD_VARIABLES
 from precision_plan.render._pages import Card, Page
 
@@ -50,6 +52,7 @@ def known_names() -> Iterator[str]:
     for argument in engine_args().values():
         yield from (argument.flag, argument.field)
     yield from env_vars()
+    yield from vllm_env_names()
     yield from dead_names()
 
 
@@ -176,6 +179,8 @@ def _variable_cards(subject: str) -> Iterator[Card]:
     for name in sorted(names):
         if (variable := env_vars().get(name)) is not None:
             yield _variable_card(variable)
+        elif (card := engine_only_card(name)) is not None:
+            yield card
         if (dead := dead_names().get(name)) is not None:
             yield _dead_card(dead)
 
@@ -194,6 +199,8 @@ def _variable_card(variable: EnvVar) -> Card:
         ("takes", ", ".join(variable.values) if variable.values else variable.type or "any text"),
         ("default", variable.default or "none"),
     ]  # fmt: skip
+    rows += reader_rows(variable.name)
+    rows += way_rows(variable)
     rows += [("mind", text) for text in variable.exclusive]
     rows.append(("source", variable.source))
     names = (variable.name, *([field] if field else []))

@@ -36,7 +36,7 @@ class EnvReader(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """What a reader makes of a text: ``on``, ``off``, as if ``unset``, a ``value``, an ``error``."""
+    """What a reader makes of a text; ``unset``: as if the variable were not there."""
 
     kind: Literal["on", "off", "unset", "value", "error"]
     value: Any = None
@@ -136,7 +136,7 @@ _LOOKS_ON, _LOOKS_OFF = {"true", "yes", "on"}, {"false", "no", "off"}
 
 
 def misread(reader: EnvReader, text: str) -> str | None:
-    """In words, how ``reader`` fails a text or reads it against its look; ``None`` if it does not."""
+    """How ``reader`` refuses a text or reads it against its look; ``None`` if it does neither."""
     reading = read_as(reader, text)
     if reading.kind == "error":
         return f"is refused by {reader.reads}"

@@ -16,11 +16,23 @@ from precision_plan.facts.env_readers import (
 from precision_plan.facts.env_vars import env_var
 from precision_plan.facts.vllm_env_names import declared_names
 
-TEXTS = (
-    ["", " ", "0", "1", "2", "-1", "+1", " 1", "1 ", "01", "1_0", "1.5", "1e3", "0x1", "none"]
-    + ["true", "True", "TRUE", " true", "false", "False", "yes", "no", "on", "off", "None"]
-    + ["a,b", "{}", "[1]", "nan", "inf", "1\n", "\u0661", "auto", "MAE", "fp8", "spawn", "Debug"]
+NUMBERS = ("", " ", "0", "1", "2", "-1", "+1", " 1", "1 ", "01", "1_0", "1.5", "1e3", "0x1", "1\n")
+WORDS = (
+    "true",
+    "True",
+    "TRUE",
+    " true",
+    "false",
+    "False",
+    "yes",
+    "no",
+    "on",
+    "off",
+    "None",
+    "none",
 )
+OTHERS = ("a,b", "{}", "[1]", "nan", "inf", "\u0661", "auto", "MAE", "fp8", "spawn", "Debug")
+TEXTS = (*NUMBERS, *WORDS, *OTHERS)
 EVERY = [reader for name in reader_names() for reader in env_readers(name)]
 CLASSES = sorted({(reader.reads, reader.choices) for reader in EVERY})
 ALLOWED = {"bool": bool, "int": int, "float": float, "json": json, "os": os}
@@ -52,7 +64,7 @@ def executed(reads: str, choices: tuple[str, ...], text: str) -> tuple[str, obje
     assert names <= {"x", "choices", "choice", *ALLOWED}, expression
     try:
         scope = {"__builtins__": {}, "x": text, "choices": choices, **ALLOWED}
-        value = eval(compile(tree, "reader", "eval"), scope)  # noqa: S307
+        value = eval(compile(tree, "reader", "eval"), scope)
     except ValueError:
         return ("error", None)
     if choices:
