@@ -158,6 +158,8 @@ class _Resolution:
         supported = self._supported_dtypes()
         if self.extra.get("runner") == "pooling":
             return None  # pooling models prefer float16 where the file has float32
+        if self.model.dtype_overridden:  # vllm@0.33.0:vllm/config/model.py:2441-2470
+            return None if supported is None else supported[0]
         if supported is None or stored is None:
             return stored if stored in {"bfloat16", "float16"} and supported is None else None
         wanted = supported[0] if DTYPES.get(stored) == "float32" else DTYPES.get(stored)

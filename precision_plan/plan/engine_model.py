@@ -31,6 +31,7 @@ _TORCH_DTYPES = frozenset(
 )
 """Texts that transformers finds as a dtype in torch."""
 
+_DTYPE_KEYS = ("dtype", "torch_dtype")
 _WITH_SINKS = ("gpt_oss",)
 _WITHOUT_ATTENTION = ("Mamba", "FalconMamba")
 _EXPERT_KEYS = ("num_experts", "moe_num_experts", "n_routed_experts", "num_local_experts")
@@ -42,9 +43,11 @@ class ServedModel:
     def __init__(self, checkpoint: CheckpointFiles, overrides: Any) -> None:
         self.config = checkpoint.config
         self.raw = checkpoint.quantization_config
+        # An override sets a text where vLLM compares dtypes, and no dtype is found in it.
+        self.dtype_overridden = False
         if isinstance(overrides, Mapping):
-            # the old name of the dtype is not read any more once the file is loaded
-            kept = {key: value for key, value in overrides.items() if key != "torch_dtype"}
+            self.dtype_overridden = any(isinstance(overrides.get(key), str) for key in _DTYPE_KEYS)
+            kept = {key: value for key, value in overrides.items() if key not in _DTYPE_KEYS}
             self.config = {**self.config, **kept}
             replaced = self.config.get("quantization_config")
             self.raw = replaced if isinstance(replaced, Mapping) else self.raw
@@ -75,7 +78,7 @@ class ServedModel:
         """
         vision = self.config.get("vision_config")
         for place in (self.config, self.text, vision if isinstance(vision, Mapping) else {}):
-            for key in ("dtype", "torch_dtype"):
+            for key in _DTYPE_KEYS:
                 value = place.get(key)
                 if isinstance(value, str):
                     name = value.removeprefix("torch.")

@@ -130,6 +130,16 @@ def test_an_argument_known_to_be_gone(vllm: str, expected: list[tuple[str, str]]
     assert refusals(answer) == expected
 
 
+@pytest.mark.parametrize("key", ["dtype", "torch_dtype"])
+def test_a_dtype_in_the_overrides_is_a_text(key: str) -> None:
+    config = {**LLAMA, "torch_dtype": "float16"}
+    overrides = json.dumps({key: "float16"})
+    answer = lint_row(row("--hf-overrides", overrides, model_config=config))
+    assert answer["resolved"]["dtype"] == "bfloat16"
+    answer = lint_row(row("--hf-overrides", overrides, model_config=config, capability="7.5"))
+    assert answer["resolved"]["dtype"] == "float16"
+
+
 def test_a_format_that_only_the_layers_ask_for() -> None:
     config = {"quant_method": "compressed-tensors", "config_groups": {}, "ignore": ["lm_head"]}
     answer = lint_row(row(quantization_config=config, versions={"vllm": "0.28.0"}))
