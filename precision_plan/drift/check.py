@@ -55,6 +55,7 @@ from precision_plan.drift.vllm_environment import compare_declared, declared_var
 from precision_plan.drift.vllm_flags_against import compare_arguments
 from precision_plan.drift.vllm_models import compare_models, read_models
 from precision_plan.drift.vllm_parser import ENGINE_FILE, ParserReader
+from precision_plan.drift.vllm_schemes import compare_schemes, read_schemes
 from precision_plan.facts.versions import UnknownVersion, version
 from precision_plan.facts.vllm_env_names import declared_names
 
@@ -249,6 +250,8 @@ def check_vllm(where: str, facts_version: str | None = None) -> Report:
         check.gaps.append(Gap("lists of choices that these sources do not declare", tuple(absent)))
     methods = read_methods(check.modules, check.values)
     check.add("methods", compare_methods(methods, check.facts) if methods else None)
+    schemes = read_schemes(check.modules, check.values)
+    check.add("schemes", compare_schemes(schemes, check.facts) if schemes else None)
     backends = read_backends(check.modules, check.values)
     compared = compare_backends(backends, check.facts) if backends else None
     check.add("attention backends", compared)

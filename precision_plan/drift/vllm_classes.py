@@ -145,9 +145,9 @@ def _class(modules: Modules, node: ast.expr, scope: Scope, hops: int = _HOPS) ->
 
 def _method(name: str, found: Found, modules: Modules, values: Values) -> MethodClass:
     assert isinstance(found.node, ast.ClassDef)
-    dtypes = _returned(found, "get_supported_act_dtypes", modules, values)
-    reports = _returned(found, "get_name", modules, values)
-    least = _returned(found, "get_min_capability", modules, values)
+    dtypes = returned(found, "get_supported_act_dtypes", modules, values)
+    reports = returned(found, "get_name", modules, values)
+    least = returned(found, "get_min_capability", modules, values)
     return MethodClass(
         name,
         found.node.name,
@@ -164,7 +164,7 @@ def _computed(value: Any, what: str) -> Computed:
     return value if isinstance(value, Computed) else Computed(what)
 
 
-def _returned(found: Found, name: str, modules: Modules, values: Values) -> Any:
+def returned(found: Found, name: str, modules: Modules, values: Values) -> Any:
     """The one value that a method returns; :class:`Computed` if there are several."""
     method = _member(found, name, modules)
     if method is None or not isinstance(method.node, ast.FunctionDef):

@@ -63,9 +63,13 @@ class Template(NamedTuple):
 
 
 class CtScheme(NamedTuple):
-    """A compressed-tensors scheme with its least (and, rarely, greatest) compute capability."""
+    """A compressed-tensors scheme with its least (and, rarely, greatest) compute capability.
+
+    ``cls`` is the class of vLLM's sources.
+    """
 
     scheme: str
+    cls: str
     min_cc: Capability
     versions: VersionRange
     source: str

@@ -228,6 +228,20 @@ def test_backend_appeared(tmp_path: Path) -> None:
     assert "fp8_e4m3" in change.sources
 
 
+def test_schemes(tmp_path: Path) -> None:
+    pattern = r"(class CompressedTensorsW4A4Fp4(?:.*\n){3}        return )75"
+    change = changed(tmp_path, shapes.SCHEMES, pattern, r"\g<1>100")
+    name = "compressed-tensors w4a4_nvfp4"
+    assert summary(change) == ("changed", "method", name, "min_capability")
+    assert (change.facts, change.sources) == (75, 100)
+    change = changed(tmp_path, shapes.SCHEMES, r"class CompressedTensorsWNA16", "class Renamed")
+    assert summary(change) == ("vanished", "method", "compressed-tensors wna16", None)
+    new = "class CompressedTensorsW2A2(CompressedTensorsScheme):\n    pass\n"
+    report = check(tmp_path, add(shapes.vllm(VERSION), shapes.SCHEMES, new))
+    (gap,) = [gap for gap in report.gaps if gap.what.startswith("compressed-tensors schemes")]
+    assert (gap.names, report.changes) == (("CompressedTensorsW2A2",), ())
+
+
 def test_recurrent_models(tmp_path: Path) -> None:
     line = "    'NewHybridForCausalLM': ('hybrid', 'Qwen3_5Model'),\n}"
     change = changed(tmp_path, shapes.MODELS, r"^}", line)
@@ -299,6 +313,7 @@ def test_without_the_serving_parser(tmp_path: Path) -> None:
         (shapes.CONFIG, "model families without float16"),
         (shapes.ENVS, "declared variables: these sources have none"),
         (shapes.MODELS, "models: these sources have none"),
+        (shapes.SCHEMES, "schemes: these sources have none"),
         (shapes.HYBRID, "models whose classes were not found"),
         (shapes.CACHE, "lists of choices that these sources do not declare"),
         (shapes.CLASSES, "methods without a class among these sources"),

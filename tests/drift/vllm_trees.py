@@ -17,7 +17,7 @@ from precision_plan.facts.vllm import (
 from precision_plan.facts.vllm_backends import backend_names
 from precision_plan.facts.vllm_env_names import declared_names
 from precision_plan.facts.vllm_flags import flag_names
-from precision_plan.facts.vllm_quant import quant_methods
+from precision_plan.facts.vllm_quant import ct_schemes, quant_methods
 from tests.drift.trees import Files
 
 ENGINE = "vllm/engine/arg_utils.py"
@@ -30,6 +30,7 @@ METHODS = "vllm/model_executor/layers/quantization/__init__.py"
 CLASSES = "vllm/model_executor/layers/quantization/classes.py"
 REGISTRY = "vllm/v1/attention/backends/registry.py"
 BACKENDS = "vllm/v1/attention/backends/classes.py"
+SCHEMES = "vllm/model_executor/layers/quantization/compressed_tensors/schemes/all_schemes.py"
 ROCM = "vllm/platforms/rocm.py"
 ENVS = "vllm/envs.py"
 MODELS = "vllm/model_executor/models/registry.py"
@@ -52,6 +53,7 @@ def vllm(version: str) -> Files:
         SHORTHANDS: _shorthands(version),
         METHODS: _methods(version),
         CLASSES: _classes(version),
+        SCHEMES: _schemes(version),
         REGISTRY: _registry(version),
         BACKENDS: _backends(version),
         ROCM: _rocm(version),
@@ -265,6 +267,19 @@ def _classes(version: str) -> str:
             "    def get_min_capability(cls):",
             f"        return {least[0] * 10 + least[1]}",
         ]
+    return "\n".join(lines) + "\n"
+
+
+def _schemes(version: str) -> str:
+    lines = ["class CompressedTensorsScheme:", "    pass"]
+    for row in ct_schemes().values():
+        if version in row.versions:
+            lines += [
+                f"class {row.cls}(CompressedTensorsScheme):",
+                "    @classmethod",
+                "    def get_min_capability(cls):",
+                f"        return {row.min_cc[0] * 10 + row.min_cc[1]}",
+            ]
     return "\n".join(lines) + "\n"
 
 
