@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict
 
 
 class Section(BaseModel):
@@ -34,6 +34,8 @@ class Section(BaseModel):
     @classmethod
     def takes(cls, name: str, value: Any) -> bool:
         """True if the field ``name`` may hold ``value``; for values that come from no recipe."""
+        from pydantic import ValidationError
+
         try:
             _adapter(cls, name).validate_python(value, strict=True)
         except ValidationError:
@@ -42,7 +44,9 @@ class Section(BaseModel):
 
 
 @lru_cache(maxsize=512)
-def _adapter(section: type[Section], name: str) -> TypeAdapter[Any]:
+def _adapter(section: type[Section], name: str) -> Any:
+    from pydantic import TypeAdapter  # recipes are validated as a whole and need none
+
     info = section.model_fields[name]
     annotated: Any = Annotated[info.annotation, info]
     return TypeAdapter(annotated)

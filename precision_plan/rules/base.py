@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from precision_plan.facts.megatron import flags_by_field, megatron_flags
 from precision_plan.facts.versions import VersionRange, is_version, version
@@ -25,9 +25,11 @@ from precision_plan.plan import (
     effective,
 )
 from precision_plan.plan.base import Section
-from precision_plan.plan.engine import Engine, engine
 from precision_plan.plan.environment import declared_env, train_env
 from precision_plan.plan.layer_map import LayerMap, layer_map
+
+if TYPE_CHECKING:
+    from precision_plan.plan.engine import Engine
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +122,10 @@ class Context:
     @cached_property
     def engine(self) -> Engine | None:
         """What vLLM makes of the rollout; ``None`` without the model's configuration."""
+        if self.checkpoint is None:
+            return None
+        from precision_plan.plan.engine import engine  # most plans come without a checkpoint
+
         return engine(self.plan, self.checkpoint, self.target)
 
     @cached_property

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from precision_plan.facts.versions import VersionRange
 from precision_plan.facts.vllm import gone_models
-from precision_plan.plan.engine_parallel import out_of_range as beyond
 from precision_plan.rules.base import Context, Found, Rule, rule, set_to
 from precision_plan.rules.vllm_engine import refused, serves
 
@@ -116,6 +115,8 @@ def out_of_range(ctx: Context) -> Found:
     """
     if ctx.engine is not None or ctx.target.framework != "vllm":
         return tuple(refused(ctx, "PP415"))
+    from precision_plan.plan.engine_parallel import out_of_range as beyond
+
     return tuple(ctx.found(message, field) for message, field in beyond(ctx.plan))
 
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 from precision_plan.facts.vllm import architectures, quant_names
 from precision_plan.facts.vllm_quant import QuantMethod, quant_methods, resolve_method
 from precision_plan.plan import Because, Fix
-from precision_plan.plan.engine import Refusal
 from precision_plan.rules.base import Context, Finding, Found, set_to
 from precision_plan.rules.formats import SGLANG_FRAMEWORKS
 
 if TYPE_CHECKING:
+    from precision_plan.plan.engine import Refusal
     from precision_plan.plan.serving import QuantizationConfig
 
 FLAG = "rollout.quantization"
