@@ -10,7 +10,7 @@ from precision_plan.plan import Because, Fix
 from precision_plan.plan.serving import QuantizationConfig
 from precision_plan.rules.base import Context, Finding, Found, Rule, rule, set_to
 from precision_plan.rules.formats import config_format
-from precision_plan.rules.vllm_engine import CONFIG, checkpoint_method, serves
+from precision_plan.rules.vllm_engine import CONFIG, checkpoint_method, refused_config, serves
 
 _QUANT = "vllm@0.33.0:vllm/model_executor/layers/quantization"
 
@@ -187,6 +187,8 @@ def bits(ctx: Context) -> Iterator[Finding]:
     """
     config = ctx.plan.checkpoint.quantization_config
     if config is None or not serves(ctx):
+        return
+    if ctx.engine is not None and not refused_config(ctx):  # another config replaces this one
         return
     name = checkpoint_method(ctx)
     allowed = {"auto_awq": (4,), "auto_gptq": (4, 8)}.get(name or "")

@@ -140,6 +140,15 @@ def test_a_dtype_in_the_overrides_is_a_text(key: str) -> None:
     assert answer["resolved"]["dtype"] == "float16"
 
 
+def test_a_config_that_an_override_replaces() -> None:
+    gptq = {"quant_method": "gptq", "bits": 5, "group_size": 64, "desc_act": False, "sym": True}
+    answer = lint_row(row(quantization_config=gptq))
+    assert {"PP413", "PP709"} <= {rule for rule, _ in refusals(answer)}
+    argv = ["--hf-overrides", json.dumps({"quantization_config": FP8})]
+    answer = lint_row(row(*argv, quantization_config=gptq))
+    assert answer["ok"] and answer["resolved"]["quantization"] == "fp8"
+
+
 def test_a_format_that_only_the_layers_ask_for() -> None:
     config = {"quant_method": "compressed-tensors", "config_groups": {}, "ignore": ["lm_head"]}
     answer = lint_row(row(quantization_config=config, versions={"vllm": "0.28.0"}))
