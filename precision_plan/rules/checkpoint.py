@@ -123,14 +123,14 @@ def method_unknown(ctx: Context) -> Found:
         return None
     if config.quant_method == "ascend" or checkpoint_method(ctx) is not None:
         return None
-    row, vllm = quant_names().get(config.quant_method), ctx.target.package("vllm")
-    if row is not None and vllm is not None and vllm in row.versions:
-        return None
     if config.quant_method.startswith("modelopt"):
         if config.quant_algo is None:
             return None
         field, what = f"{CONFIG}.quant_algo", f"ModelOpt algorithm {config.quant_algo}"
     else:
+        row, vllm = quant_names().get(config.quant_method), ctx.target.package("vllm")
+        if row is not None and vllm is not None and vllm in row.versions:
+            return None
         field, what = f"{CONFIG}.quant_method", f"quantization method {config.quant_method}"
     return ctx.found(
         f"vLLM has no {what}",
