@@ -22,7 +22,8 @@ def fp8_memory(ctx: Context) -> Found:
     Why:
         FP8 is the format of the GEMMs. The BF16 weights stay, and every weight gets FP8 copies (on
         Hopper a transposed one, too): a run that just fitted in BF16 runs out of memory. Gathered
-        FP8 parameters replace the BF16 ones. MXFP8 is another rule's subject.
+        FP8 parameters replace the BF16 ones. MXFP8 is another rule's subject, and an optimizer on
+        the CPU takes no FP8 parameters.
 
     Bad:
         training: {bf16: true, fp8_format: hybrid, fp8_recipe: delayed}
@@ -33,6 +34,8 @@ def fp8_memory(ctx: Context) -> Found:
     """
     args = ctx.args
     if not args.fp8 or args.fp8_param_gather or args.fp8_recipe == "mxfp8" or not ctx.trains:
+        return None
+    if args.optimizer_cpu_offload:
         return None
     return ctx.found(
         "FP8 copies of the weights come on top of the BF16 weights",
