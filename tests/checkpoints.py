@@ -12,7 +12,16 @@ from precision_plan.plan import CheckpointFiles, Origin, TensorHeader, Unreadabl
 _TENSOR = re.compile(r"(?P<dtype>\w+) *\[(?P<shape>[\d, ]*)\](?: in (?P<shard>\S+))?")
 _RANGE = re.compile(r"\{(\d+)\.\.(\d+)\}")
 SHARD = "model.safetensors"
-MORE = {"shards", "scales", "unreadable", "left_out", "others", "index_size", "data_bytes"}
+MORE = {
+    "hf_quant_config",
+    "shards",
+    "scales",
+    "unreadable",
+    "left_out",
+    "others",
+    "index_size",
+    "data_bytes",
+}
 
 
 def described(files: Mapping[str, Any]) -> CheckpointFiles:
@@ -50,6 +59,7 @@ def described(files: Mapping[str, Any]) -> CheckpointFiles:
             Unreadable(each["fault"], each["message"], Origin(each.get("file", SHARD)))
             for each in files.get("unreadable", ())
         ),
+        hf_quant_config=files.get("hf_quant_config"),
         left_out=dict(_headers(files.get("left_out", {}))),
         others=tuple(files.get("others", ())),
         index_size=files.get("index_size"),

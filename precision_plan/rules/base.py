@@ -30,6 +30,7 @@ from precision_plan.plan.layer_map import LayerMap, layer_map
 
 if TYPE_CHECKING:
     from precision_plan.plan.engine import Engine
+    from precision_plan.rules.checkpoint_table import CheckpointLayers
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +128,20 @@ class Context:
         from precision_plan.plan.engine import engine  # most plans come without a checkpoint
 
         return engine(self.plan, self.checkpoint, self.target)
+
+    @cached_property
+    def checkpoint_layers(self) -> CheckpointLayers | None:
+        """The layers of the rollout checkpoint; ``None`` if no headers were read."""
+        checkpoint = self.checkpoint
+        if checkpoint is None or checkpoint.tensors is None:
+            return None
+        if self.plan.rollout.load_format == "dummy":
+            return None
+        from precision_plan.rules.checkpoint_table import CheckpointLayers
+        from precision_plan.rules.formats import SGLANG_FRAMEWORKS
+
+        sglang = self.target.framework in SGLANG_FRAMEWORKS
+        return CheckpointLayers(checkpoint, "sglang" if sglang else "vllm")
 
     @cached_property
     def layers(self) -> LayerMap | None:

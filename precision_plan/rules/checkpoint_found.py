@@ -1,0 +1,68 @@
+"""How rules about a checkpoint's layers report: how many, the first names, and in which file."""
+
+from __future__ import annotations
+
+from precision_plan.plan import Because, Fix, Origin
+from precision_plan.rules.base import Context, Finding
+from precision_plan.rules.checkpoint_files import of_file, some
+from precision_plan.rules.checkpoint_table import CheckpointLayers
+
+
+def layers_of(ctx: Context, complete: bool = False) -> CheckpointLayers | None:
+    """The layers of the checkpoint that the engine loads.
+
+    ``complete`` is for rules that speak of tensors which are *not* there: ``None`` unless every
+    shard was read.
+    """
+    layers = ctx.checkpoint_layers
+    if layers is None or (complete and not layers.files.complete):
+        return None
+    return layers
+
+
+def about_layers(ctx: Context, what: str, names: list[str], fix: Fix, *because: Because) -> Finding:
+    """One finding about many layers: their number, the first names, and the first one's shard."""
+    layers = ctx.checkpoint_layers
+    assert layers is not None
+    tensor = names[0] not in layers.modules
+    count = f"{len(names):,} {'tensor' if tensor else 'layer'}{'s' if len(names) > 1 else ''}"
+    premises = because or (Because(config_says(layers)),)
+    return Finding(
+        f"{what} ({count}): {some(names)}",
+        because=premises,
+        fix=(fix,),
+        origin=_origin(layers, names[0]),
+    )
+
+
+def about_config(
+    layers: CheckpointLayers, message: str, key: str, *fix: Fix, because: str | None = None
+) -> Finding:
+    """A finding at a key of the quantization config."""
+    return Finding(
+        message,
+        because=(Because(because),) if because else (),
+        fix=fix,
+        origin=layers.files.quantization_position(key),
+    )
+
+
+def config_says(layers: CheckpointLayers) -> str:
+    """The configuration in a few words: ``quantization_config: fp8, blocks 128x128``."""
+    contract = layers.contract
+    if contract is None:
+        method = layers.quantization.get("quant_method")
+        return f"quantization_config: {method or 'none'}"
+    more = ""
+    if "{rows}" in "".join(each.shape for each in contract.others):
+        more = f", blocks {contract.block[0]}x{contract.block[1]}"
+    elif contract.group is not None:
+        more = f", groups of {contract.group}"
+    return f"quantization_config: {contract.method}, {contract.format}{more}"
+
+
+def _origin(layers: CheckpointLayers, name: str) -> Origin:
+    tensors = layers.modules.get(name) or layers.modules.get(name.rpartition(".")[0])
+    if not tensors:
+        return layers.files.quantization_position()
+    return of_file(layers.files, next(iter(tensors.values())).shard)
