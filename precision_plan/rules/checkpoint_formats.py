@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from precision_plan.plan import Because, Fix
 from precision_plan.rules.base import Context, Finding, Found, Rule, rule
 from precision_plan.rules.checkpoint_found import about_config, about_layers, layers_of
-from precision_plan.rules.checkpoint_table import WEIGHTS, CheckpointLayers
+from precision_plan.rules.checkpoint_table import WEIGHTS, CheckpointLayers, collapsed
 
 _QUANT = "vllm@0.33.0:vllm/model_executor/layers/quantization"
 _CONFIG = "vllm@0.33.0:vllm/config/model.py:1383-1485"
@@ -45,7 +45,12 @@ def nothing_quantized(ctx: Context) -> Found:
     layers = layers_of(ctx, complete=True)
     if layers is None or layers.contract is None or layers.quantized:
         return None
-    plain = [name for _, names in layers.judged(layers.plain) for name in names]
+    plain = [
+        name
+        for _, names in layers.judged(layers.plain)
+        for name in names
+        if not layers.ignored.holds(collapsed(name))
+    ]
     if not plain:
         return None
     fix = Fix("remove quantization_config from config.json, or convert the weights")
@@ -154,9 +159,9 @@ def not_e4m3(ctx: Context) -> Found:
     """FP8 weights are not in the E4M3 of the OCP.
 
     Why:
-        vLLM's parameters are float8_e4m3fn. E5M2 has another split of
-        exponent and mantissa and a larger range; FNUZ values (gfx94x) have another exponent bias: the engine makes FNUZ out
-        of E4M3 itself and would do it twice.
+        vLLM's parameters are float8_e4m3fn. E5M2 has a wider range: values above 448 do not
+        survive the copy. FNUZ values (gfx94x) have another exponent bias: the engine makes
+        FNUZ of E4M3 itself and would do it twice.
 
     Bad:
         files:
@@ -211,7 +216,8 @@ def packed_shape(ctx: Context) -> Found:
               config_groups:
                 group_0:
                   targets: [Linear]
-                  weights: {num_bits: 4, type: int, symmetric: true, strategy: group, group_size: 32}
+                  weights:
+                    {num_bits: 4, type: int, symmetric: true, strategy: group, group_size: 32}
           tensors:
             model.layers.0.mlp.down_proj.weight_packed: "I32 [64, 8]"
             model.layers.0.mlp.down_proj.weight_scale: "BF16 [64, 2]"
@@ -227,7 +233,8 @@ def packed_shape(ctx: Context) -> Found:
               config_groups:
                 group_0:
                   targets: [Linear]
-                  weights: {num_bits: 4, type: int, symmetric: true, strategy: group, group_size: 32}
+                  weights:
+                    {num_bits: 4, type: int, symmetric: true, strategy: group, group_size: 32}
           tensors:
             model.layers.0.mlp.down_proj.weight_packed: "I32 [64, 8]"
             model.layers.0.mlp.down_proj.weight_scale: "BF16 [64, 2]"
@@ -427,7 +434,9 @@ def router(ctx: Context) -> Found:
         files:
           config:
             quantization_config:
-              {quant_method: fp8, activation_scheme: dynamic, ignored_layers: [model.layers.0.mlp.gate]}
+              quant_method: fp8
+              activation_scheme: dynamic
+              ignored_layers: [model.layers.0.mlp.gate]
           tensors: {model.layers.0.mlp.gate.weight: "BF16 [8, 64]"}
     """
     layers = layers_of(ctx)
@@ -510,8 +519,14 @@ def _kv_scales(layers: CheckpointLayers) -> list[str]:
     return [name for name in layers.files.tensors or () if name.endswith(_KV)]
 
 
-_KV = (".k_scale", ".v_scale", ".kv_scale", ".k_proj.output_scale", ".v_proj.output_scale")
-_KV += ("_cache.scale",)
+_KV = (
+    ".k_scale",
+    ".v_scale",
+    ".kv_scale",
+    ".k_proj.output_scale",
+    ".v_proj.output_scale",
+    "_cache.scale",
+)
 
 
 @rule(

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from precision_plan.plan import Fix
-from precision_plan.rules.base import Context, Finding, Found, Rule, rule
+from precision_plan.rules.base import Context, Found, Rule, rule
 from precision_plan.rules.checkpoint_files import some
 from precision_plan.rules.checkpoint_found import about_config, about_layers, layers_of
 from precision_plan.rules.checkpoint_names import FUSED, PARTS, spellings
@@ -290,7 +290,8 @@ def other_prefix(ctx: Context) -> Found:
     entries = [each for each in entries if each[:3] != "re:"]
     if not entries:
         return None
-    known, tails = set(), {}
+    known: set[str] = set()
+    tails: dict[str, str] = {}
     for name in layers.modules:
         if ".experts." not in name and "layers." in name:
             known.update(spellings(name, layers.ignored.wrapper))

@@ -141,7 +141,7 @@ def spellings(name: str, wrapper: bool = False) -> tuple[str, ...]:
     for theirs, ours in _SPELLINGS[: 2 if wrapper else 3]:
         if name.startswith(theirs):
             found.append(ours + name[len(theirs) :])
-    stem, _, part = name.rpartition(".")
+    part = name.rpartition(".")[2]
     if part in FUSED:
         found += [f"{each.rpartition('.')[0]}.{FUSED[part]}" for each in tuple(found)]
     return tuple(found)

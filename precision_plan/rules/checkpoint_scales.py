@@ -1,4 +1,4 @@
-"""PP746 to PP755: scale tensors of a checkpoint, by their headers and, where small, their values."""
+"""PP746 to PP755: scale tensors of a checkpoint, by headers and, where small, by values."""
 
 from __future__ import annotations
 
@@ -256,8 +256,8 @@ def scale_shape(ctx: Context) -> Iterator[Finding]:
                 continue
             key = (each.name, str(list(head.shape)), str(list(right)))
             wrong.setdefault(key, []).extend(names)
-    for (name, shape, right), names in wrong.items():
-        message = f"{name} of shape {shape}, where {right} is right"
+    for (name, shape, expected), names in wrong.items():
+        message = f"{name} of shape {shape}, where {expected} is right"
         yield about_layers(ctx, message, names, _REWRITE)
 
 
