@@ -118,7 +118,8 @@ def contract_of(
 
 def _fits(row: _Row, facts: Mapping[str, Any]) -> bool:
     keys = ("quant_algo", "container", "type", "bits", "strategy", "blocks")
-    return all(getattr(row, key) in {None, facts.get(key)} for key in keys)
+    wanted = ((getattr(row, key), facts.get(key)) for key in keys)
+    return all(value is None or value == given for value, given in wanted)
 
 
 def _contract(row: _Row, facts: Mapping[str, Any], engine: str) -> Contract:

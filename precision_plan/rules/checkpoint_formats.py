@@ -351,8 +351,10 @@ def two_configs(ctx: Context) -> Iterator[Finding]:
     other = files.hf_quant_config.get("quantization")
     nested = files.quantization_config.get("quantization")
     ours = nested if isinstance(nested, dict) else files.quantization_config
+    if not isinstance(other, dict):
+        return
     for key in ("quant_algo", "group_size"):
-        theirs, mine = (other or {}).get(key), ours.get(key)
+        theirs, mine = other.get(key), ours.get(key)
         if theirs is None or mine is None or str(theirs).upper() == str(mine).upper():
             continue
         yield Finding(

@@ -10,7 +10,7 @@ from precision_plan.rules.base import Context, Found, Rule, rule
 from precision_plan.rules.checkpoint_files import some
 from precision_plan.rules.checkpoint_found import about_config, about_layers, layers_of
 from precision_plan.rules.checkpoint_names import FUSED, PARTS, spellings
-from precision_plan.rules.checkpoint_table import WIDE, CheckpointLayers, collapsed
+from precision_plan.rules.checkpoint_table import WIDE, CheckpointLayers, collapsed, is_encoder
 
 _QUANT = "vllm@0.33.0:vllm/model_executor/layers/quantization"
 _MATCHING = f"{_QUANT}/utils/quant_utils.py:619-694"
@@ -287,13 +287,13 @@ def other_prefix(ctx: Context) -> Found:
     if layers is None or layers.ignored.match not in {"exact", "regex"}:
         return None
     entries = [each for each in layers.ignored.entries if "layers." in each and "*" not in each]
-    entries = [each for each in entries if each[:3] != "re:"]
+    entries = [each for each in entries if each[:3] != "re:" and not is_encoder(each)]
     if not entries:
         return None
     known: set[str] = set()
     tails: dict[str, str] = {}
     for name in layers.modules:
-        if ".experts." not in name and "layers." in name:
+        if ".experts." not in name and "layers." in name and not is_encoder(name):
             known.update(spellings(name, layers.ignored.wrapper))
             tails[name[name.index("layers.") :]] = name
     wrong = [

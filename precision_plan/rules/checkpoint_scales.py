@@ -440,9 +440,9 @@ def bad_value(ctx: Context) -> Found:
     """A scale is zero, negative, infinite or no number.
 
     Why:
-        It multiplies the whole layer (or divides it): everything after that layer is zero, NaN or
-        of the wrong sign. Converters without a floor write them for weights that are all zero, and
-        from NaN weights.
+        It multiplies the layer (or divides it): everything after that layer is zero, NaN or of the
+        wrong sign. Converters without a floor write them for weights that are all zero, and from
+        NaN weights. A zero among many scales is the scale of an empty block and does no harm.
 
     Bad:
         files:
@@ -463,18 +463,20 @@ def bad_value(ctx: Context) -> Found:
           scales: {model.layers.0.mlp.up_proj.weight_scale: [0.0078125]}
     """
     layers = layers_of(ctx)
-    bad = [
-        name
-        for name, values in (layers.files.scales.items() if layers else ())
-        if "scale" in name.rpartition(".")[2]
-        and not all(math.isfinite(value) and value > 0 for value in values)
-    ]
-    if not bad or layers is None:
+    if layers is None:
         return None
-    value = layers.files.scales[bad[0]]
-    seen = next(each for each in value if not (math.isfinite(each) and each > 0))
+    bad = {
+        name: value
+        for name, values in layers.files.scales.items()
+        if "scale" in name.rpartition(".")[2]
+        for value in values
+        if not math.isfinite(value) or value < 0 or (value == 0 and len(values) == 1)
+    }
+    if not bad:
+        return None
+    value = next(iter(bad.values()))
     fix = Fix("quantize these layers again, with a floor under the scale")
-    return about_layers(ctx, f"a scale that no layer can use ({seen:g})", bad, fix)
+    return about_layers(ctx, f"a scale that no layer can use ({value:g})", list(bad), fix)
 
 
 @rule(
