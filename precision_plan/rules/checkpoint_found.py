@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from precision_plan.facts.checkpoint_contracts import Contract
 from precision_plan.plan import Because, Fix, Origin
 from precision_plan.rules.base import Context, Finding
 from precision_plan.rules.checkpoint_files import of_file, some
-from precision_plan.rules.checkpoint_table import CheckpointLayers
+from precision_plan.rules.checkpoint_table import CheckpointLayers, Tensors
+
+_SAME = (
+    frozenset({"weight_scale", "weight_scale_inv", "scale", "scales", "weight_scales"}),
+    frozenset({"weight_scale_2", "weight_global_scale", "weight_scale2"}),
+    frozenset({"input_scale", "input_global_scale", "activation_scale", "act_scale"}),
+)
 
 
 def layers_of(ctx: Context, complete: bool = False) -> CheckpointLayers | None:
@@ -18,6 +27,33 @@ def layers_of(ctx: Context, complete: bool = False) -> CheckpointLayers | None:
     if layers is None or (complete and not layers.files.complete):
         return None
     return layers
+
+
+def conforming(layers: CheckpointLayers) -> Iterator[tuple[Contract, Tensors, list[str]]]:
+    """Quantized layers whose weight is one of the method: only of those can scales be judged."""
+    contract = layers.contract
+    if contract is None:
+        return
+    for tensors, names in layers.quantized:
+        head = tensors.get(contract.weight.name)
+        if head is not None and head.dtype in contract.weight.dtypes:
+            yield contract, tensors, names
+
+
+def instead(name: str, contract: Contract, tensors: Tensors) -> str | None:
+    """The tensor that stands where ``name`` should, under another tool's name."""
+    for same in _SAME:
+        if name in same:
+            return next((each for each in sorted(same & tensors.keys() - contract.names)), None)
+    return None
+
+
+def judging(ctx: Context) -> CheckpointLayers | None:
+    """The layers, if what the ignore list does not name is certainly quantized."""
+    layers = layers_of(ctx)
+    if layers is None or layers.contract is None:
+        return None
+    return layers if layers.ignored.certain else None
 
 
 def about_layers(ctx: Context, what: str, names: list[str], fix: Fix, *because: Because) -> Finding:
