@@ -1,4 +1,4 @@
-"""PP762 to PP766: second configurations, embeddings, routers and KV scales of a checkpoint."""
+"""PP762 to PP766, PP774 and PP775: what a checkpoint holds beside or instead of its layers."""
 
 from __future__ import annotations
 
@@ -275,10 +275,133 @@ def kv_unused(ctx: Context) -> Found:
     )
 
 
+@rule(
+    "PP774",
+    "tied-head-is-stored",
+    "warning",
+    stage="worker",
+    source=(
+        "vllm@0.29.0:vllm/config/model.py:maybe_untie_word_embeddings",
+        "sgl-project/sglang#2935",
+    ),
+)
+def tied_head(ctx: Context) -> Found:
+    """A quantized checkpoint ties its output head to the embedding and stores a head as well.
+
+    Why:
+        Quantization tools save the tied head once more. vLLM before 0.29 drops the tensor in
+        silence, also where it differs from the embedding; SGLang has no parameter of that name and
+        stops. From 0.29 on vLLM compares the two and unties them.
+
+    Bad:
+        software: {framework: vllm, vllm: 0.28.0}
+        files:
+          config:
+            tie_word_embeddings: true
+            quantization_config: {quant_method: fp8, activation_scheme: dynamic}
+          tensors:
+            lm_head.weight: "BF16 [128, 64]"
+            model.embed_tokens.weight: "BF16 [128, 64]"
+
+    Good:
+        software: {framework: vllm, vllm: 0.33.0}
+        files:
+          config:
+            tie_word_embeddings: true
+            quantization_config: {quant_method: fp8, activation_scheme: dynamic}
+          tensors:
+            lm_head.weight: "BF16 [128, 64]"
+            model.embed_tokens.weight: "BF16 [128, 64]"
+    """
+    layers = layers_of(ctx)
+    if layers is None or not layers.quantization:
+        return None
+    tied = layers.files.text_config.get("tie_word_embeddings")
+    tied = layers.files.config.get("tie_word_embeddings") if tied is None else tied
+    if tied is not True or (
+        layers.engine == "vllm" and ctx.at_least("vllm", "0.30.0") is not False
+    ):
+        return None
+    heads = [name for name in layers.modules if name.rpartition(".")[2] == "lm_head"]
+    if not heads:
+        return None
+    fix = Fix("leave lm_head out of the checkpoint, or set tie_word_embeddings: false on purpose")
+    because = Because("tie_word_embeddings = true")
+    return about_layers(ctx, "a head beside tied embeddings", heads, fix, because)
+
+
+@rule(
+    "PP775",
+    "packed-fused-experts",
+    "error",
+    stage="run",
+    source=(
+        "vllm-project/llm-compressor#2939",
+        f"{_QUANT}/compressed_tensors/compressed_tensors.py:419-949",
+    ),
+)
+def packed_experts(ctx: Context) -> Found:
+    """Experts of one three-dimensional tensor are packed as a whole.
+
+    Why:
+        compressed-tensors packs the weights of linear modules, and engines read experts one by
+        one (experts.0.gate_proj.weight_packed). gate_up_proj_packed maps to no parameter: the
+        checkpoint loads, and the experts hold what the memory held.
+
+    Bad:
+        files:
+          config:
+            quantization_config:
+              quant_method: compressed-tensors
+              format: pack-quantized
+              config_groups:
+                group_0:
+                  targets: [Linear]
+                  weights:
+                    {num_bits: 4, type: int, strategy: group, group_size: 32, symmetric: true}
+          tensors: {model.layers.0.mlp.experts.gate_up_proj_packed: "I32 [4, 64, 8]"}
+
+    Good:
+        files:
+          config:
+            quantization_config:
+              quant_method: compressed-tensors
+              format: pack-quantized
+              config_groups:
+                group_0:
+                  targets: [Linear]
+                  weights:
+                    {num_bits: 4, type: int, strategy: group, group_size: 32, symmetric: true}
+          tensors:
+            model.layers.0.mlp.experts.0.gate_proj.weight_packed: "I32 [32, 8]"
+            model.layers.0.mlp.experts.0.gate_proj.weight_scale: "BF16 [32, 2]"
+            model.layers.0.mlp.experts.0.gate_proj.weight_shape: "I64 [2]"
+    """
+    layers = layers_of(ctx)
+    if layers is None or layers.quantization.get("quant_method") != "compressed-tensors":
+        return None
+    found = [
+        f"{name}.{suffix}"
+        for tensors, names in layers.groups
+        for suffix, head in tensors.items()
+        if suffix in _PACKED_WHOLE and len(head.shape) == 3
+        for name in names
+    ]
+    if not found:
+        return None
+    fix = Fix("split the experts into two-dimensional layers before quantizing them")
+    return about_layers(ctx, "experts packed as one tensor", found, fix)
+
+
+_PACKED_WHOLE = frozenset({"gate_up_proj_packed", "down_proj_packed"})
+
+
 RULES: tuple[Rule, ...] = (
     two_configs,
     embedding,
     router,
     kv_missing,
     kv_unused,
+    tied_head,
+    packed_experts,
 )

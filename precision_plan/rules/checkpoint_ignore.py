@@ -6,7 +6,7 @@ from precision_plan.plan import Fix
 from precision_plan.rules.base import Context, Found, Rule, rule
 from precision_plan.rules.checkpoint_found import about_layers, judging, layers_of
 from precision_plan.rules.checkpoint_names import FUSED, PARTS
-from precision_plan.rules.checkpoint_table import WIDE, CheckpointLayers, collapsed
+from precision_plan.rules.checkpoint_table import WIDE, CheckpointLayers, collapsed, is_linear
 
 _QUANT = "vllm@0.33.0:vllm/model_executor/layers/quantization"
 _MATCHING = f"{_QUANT}/utils/quant_utils.py:619-694"
@@ -75,9 +75,11 @@ def ignored_quantized(ctx: Context) -> Found:
         return None
     found = [
         name
-        for _, names in layers.judged(layers.quantized)
+        for _, names in layers.quantized
         for name in names
-        if layers.ignored.listed(collapsed(name))
+        if (is_linear(name) or name.rpartition(".")[2] == "lm_head")
+        and not layers.is_mtp(name)
+        and layers.ignored.listed(collapsed(name))
     ]
     if not found:
         return None
@@ -177,8 +179,8 @@ def fused_experts(ctx: Context) -> Found:
             model.layers.0.self_attn.o_proj.weight_scale: "F32 []"
             model.layers.0.mlp.experts.gate_up_proj: "BF16 [8, 64, 128]"
     """
-    layers = _by_vllm(ctx)
-    if layers is None or not layers.quantized:
+    layers = judging(ctx)
+    if layers is None:
         return None
     found = [
         f"{name}.{suffix}"

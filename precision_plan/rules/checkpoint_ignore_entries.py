@@ -1,4 +1,4 @@
-"""PP771, PP772 and PP779: entries of the ignore list that name nothing."""
+"""PP771 to PP773 and PP779: entries of the ignore list that name nothing."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import lru_cache
 from precision_plan.plan import Fix
 from precision_plan.rules.base import Context, Found, Rule, rule
 from precision_plan.rules.checkpoint_files import some
-from precision_plan.rules.checkpoint_found import about_config, about_layers, judging
+from precision_plan.rules.checkpoint_found import about_config, about_layers, judging, layers_of
 from precision_plan.rules.checkpoint_names import spellings
 from precision_plan.rules.checkpoint_table import CheckpointLayers, collapsed, is_encoder
 
@@ -134,6 +134,88 @@ def other_dialect(ctx: Context) -> Found:
 
 
 @rule(
+    "PP773",
+    "ignore-entry-names-no-layer",
+    "warning",
+    stage="run",
+    source=(_CT, "vllm-project/vllm#51910"),
+)
+def names_no_layer(ctx: Context) -> Found:
+    """An entry of a compressed-tensors ignore list is a whole name that no tensor has.
+
+    Why:
+        Whole names are compared letter by letter. One that names nothing keeps nothing
+        unquantized: the layer was renamed after the list was written, or never existed.
+
+    Bad:
+        files:
+          config:
+            quantization_config:
+              quant_method: compressed-tensors
+              format: float-quantized
+              config_groups:
+                group_0:
+                  targets: [Linear]
+                  weights: {num_bits: 8, type: float, symmetric: true, strategy: channel}
+                  input_activations: {num_bits: 8, type: float, strategy: token, dynamic: true}
+              ignore: [model.layers.0.mlp.router]
+          tensors: {model.layers.0.mlp.gate.weight: "BF16 [8, 64]"}
+
+    Good:
+        files:
+          config:
+            quantization_config:
+              quant_method: compressed-tensors
+              format: float-quantized
+              config_groups:
+                group_0:
+                  targets: [Linear]
+                  weights: {num_bits: 8, type: float, symmetric: true, strategy: channel}
+                  input_activations: {num_bits: 8, type: float, strategy: token, dynamic: true}
+              ignore: [model.layers.0.mlp.gate]
+          tensors: {model.layers.0.mlp.gate.weight: "BF16 [8, 64]"}
+    """
+    layers = layers_of(ctx, complete=True)
+    if layers is None or layers.ignored.match != "regex":
+        return None
+    entries = [each for each in layers.ignored.entries if _is_layer_name(each)]
+    if not entries:
+        return None
+    known = _names_of(layers)
+    idle = [each for each in entries if each not in known]
+    if not idle or _is_named_elsewhere(idle, known):
+        return None
+    return about_config(
+        layers,
+        f"{len(idle)} entries of {layers.ignored.key} name no layer: {some(idle)}",
+        layers.ignored.key,
+        Fix("write the name that the tensors have, or a pattern (re:...)"),
+    )
+
+
+def _is_layer_name(entry: str) -> bool:
+    """True for a whole name of a decoder layer's module, which must be among the tensors."""
+    return "layers." in entry and entry[:3] != "re:" and "*" not in entry and not is_encoder(entry)
+
+
+def _names_of(layers: CheckpointLayers) -> frozenset[str]:
+    """Every module with tensors and everything above it, in the engine's spellings too."""
+    found: set[str] = set()
+    for name in layers.modules:
+        for each in spellings(name, layers.ignored.wrapper):
+            while each not in found:
+                found.add(each)
+                each = each.rpartition(".")[0]
+    return frozenset(found)
+
+
+def _is_named_elsewhere(entries: list[str], known: frozenset[str]) -> bool:
+    """True if an entry's layer is there under another prefix: another rule speaks of that."""
+    tails = {name[name.index("layers.") :] for name in known if "layers." in name}
+    return any(each[each.index("layers.") :] in tails for each in entries)
+
+
+@rule(
     "PP779",
     "mtp-layer-unquantized-not-ignored",
     "warning",
@@ -197,5 +279,6 @@ def _is_linear(name: str) -> bool:
 RULES: tuple[Rule, ...] = (
     other_prefix,
     other_dialect,
+    names_no_layer,
     mtp_not_ignored,
 )

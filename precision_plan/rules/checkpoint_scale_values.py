@@ -116,7 +116,7 @@ def input_scale_left(ctx: Context) -> Found:
 @rule(
     "PP753",
     "fused-global-scales-differ",
-    "warning",
+    "error",
     stage="run",
     source=(
         f"{_QUANT}/modelopt.py:2085-2095",

@@ -183,7 +183,8 @@ def scale_dtype(ctx: Context) -> Iterator[Finding]:
                 key = (each.name, head.dtype, " or ".join(each.dtypes))
                 wrong.setdefault(key, []).extend(names)
     for (name, dtype, right), names in wrong.items():
-        yield about_layers(ctx, f"{name} in {dtype}, not in {right}", names, _REWRITE)
+        fix = Fix(f"write {name} in {right}, with the meaning that {right} has there")
+        yield about_layers(ctx, f"{name} in {dtype}, not in {right}", names, fix)
 
 
 @rule(
@@ -231,7 +232,8 @@ def scale_shape(ctx: Context) -> Iterator[Finding]:
             wrong.setdefault(key, []).extend(names)
     for (name, shape, expected), names in wrong.items():
         message = f"{name} of shape {shape}, where {expected} is right"
-        yield about_layers(ctx, message, names, _REWRITE)
+        fix = Fix(f"write {name} in the shape {expected}, or state the block or group size used")
+        yield about_layers(ctx, message, names, fix)
 
 
 def _alike(shape: tuple[int, ...], *rights: tuple[int, ...]) -> bool:

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from precision_plan.facts.checkpoint_contracts import Contract, contract_of
+from precision_plan.facts.checkpoint_modules import module_names
 from precision_plan.plan import CheckpointFiles, TensorHeader
 from precision_plan.rules.checkpoint_names import Ignored
 
@@ -16,45 +17,6 @@ Tensors = Mapping[str, TensorHeader]
 WIDE = frozenset({"F64", "F32", "F16", "BF16"})
 WEIGHTS = ("weight", "weight_packed", "qweight", "blocks")
 _FUSED_NAME = re.compile(r"(gate_up_proj|down_proj|gate_proj|up_proj)_(blocks|scales|bias)")
-LINEAR = frozenset(
-    (
-        "q_proj",
-        "k_proj",
-        "v_proj",
-        "o_proj",
-        "qkv_proj",
-        "gate_proj",
-        "up_proj",
-        "down_proj",
-        "gate_up_proj",
-        "w1",
-        "w2",
-        "w3",
-        "q_a_proj",
-        "q_b_proj",
-        "kv_a_proj_with_mqa",
-        "kv_b_proj",
-    )
-)
-"""Last parts of names that every engine makes a quantizable linear layer of."""
-
-_ENCODERS = frozenset(
-    (
-        "visual",
-        "vision",
-        "vision_tower",
-        "vision_model",
-        "vision_encoder",
-        "multi_modal_projector",
-        "mm_projector",
-        "audio_tower",
-        "audio_encoder",
-        "vit_large_projector",
-        "embed_vision",
-        "embed_audio",
-        "connector",
-    )
-)
 _LAYER = re.compile(r"(?:^|\.)layers\.(\d+)(?:\.|$)")
 _EXPERT = re.compile(r"\.experts\.\d+\.")
 MTP = re.compile(r"(?:^|\.)mtp(?:_layers?|_block)?(?:\.|$)")
@@ -177,12 +139,12 @@ def _plain(tensors: Tensors) -> bool:
 
 def is_encoder(name: str) -> bool:
     """True for a layer of a vision or audio part."""
-    return not _ENCODERS.isdisjoint(name.split("."))
+    return not module_names("encoder").isdisjoint(name.split("."))
 
 
 def is_linear(name: str) -> bool:
     """True for a layer that is a quantizable linear one beyond doubt."""
-    return name.rpartition(".")[2] in LINEAR and not is_encoder(name)
+    return name.rpartition(".")[2] in module_names("linear") and not is_encoder(name)
 
 
 def collapsed(name: str) -> str:

@@ -1,6 +1,7 @@
 """Checkpoint folders on disk, from the short description of ``tests.checkpoints``.
 
-Headers are written in full and data as a hole in the file, except for FP32 scales.
+Headers are written in full and data as a hole in the file, except for FP32 scales and the
+``weight_shape`` of packed INT4 weights.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from tests.checkpoints import described
 ORDINARY = 2.0**-11
 """Value of a scale that is not given: any number that a real one could be."""
 
+_INT4_IN_A_WORD = 8
 _BITS = {"BF16": 16, "F16": 16, "F32": 32, "F8_E4M3": 8, "U8": 8, "I8": 8, "I32": 32, "I64": 64}
 
 
@@ -57,4 +59,8 @@ def _write_shard(path: Path, tensors: Mapping[str, TensorHeader], files: Checkpo
                 values = files.scales.get(name) or (ORDINARY,) * prod(each.shape)
                 file.seek(8 + len(text) + places[name])
                 file.write(struct.pack(f"<{len(values)}f", *values))
+            elif name.endswith(".weight_shape"):
+                rows, words = tensors[name.replace("weight_shape", "weight_packed")].shape
+                file.seek(8 + len(text) + places[name])
+                file.write(struct.pack("<2q", rows, words * _INT4_IN_A_WORD))
         file.truncate(8 + len(text) + end)
