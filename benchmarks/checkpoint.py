@@ -135,11 +135,20 @@ def shards(layers: int, experts: int, format: str) -> Iterator[list[Tensor]]:
 
 
 def write_shard(path: Path, portion: list[Tensor]) -> int:
-    """Write the header as the safetensors library orders it, and a hole for the data."""
+    """Write the header as the safetensors library orders it, small scales, a hole for the rest."""
     portion = sorted(portion, key=lambda tensor: (-BITS[tensor[1]], tensor[1], tensor[0]))
     header: dict[str, object] = {"__metadata__": {"format": "pt"}}
     offset = 0
+    values: list[tuple[int, bytes]] = []
+    packed: dict[str, tuple[int, int]] = {}
     for name, dtype, shape in portion:
+        if name.endswith(".weight_packed"):
+            packed[name.removesuffix("packed")] = (shape[0], shape[1] * 8)
+    for name, dtype, shape in portion:
+        if dtype == "F32" and not shape:
+            values.append((offset, struct.pack("<f", 2.0**-11)))
+        elif name.endswith(".weight_shape"):
+            values.append((offset, struct.pack("<2i", *packed[name.removesuffix("shape")])))
         end = offset + math.prod(shape) * BITS[dtype] // 8
         header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [offset, end]}
         offset = end
@@ -147,6 +156,9 @@ def write_shard(path: Path, portion: list[Tensor]) -> int:
     data += b" " * (-len(data) % 8)
     with path.open("wb") as file:
         file.write(struct.pack("<Q", len(data)) + data)
+        for place, value in values:
+            file.seek(8 + len(data) + place)
+            file.write(value)
         file.truncate(8 + len(data) + offset)
     return offset
 

@@ -79,11 +79,17 @@ def other_prefix(ctx: Context) -> Found:
     right = tails[wrong[0][wrong[0].index("layers.") :]]
     return about_config(
         layers,
-        f"{len(wrong)} entries of {layers.ignored.key} name no layer: {some(wrong)}",
+        _name_no_layer(layers, wrong),
         layers.ignored.key,
         Fix(f"{right} instead of {wrong[0]}"),
         because=f"the checkpoint has {right}",
     )
+
+
+def _name_no_layer(layers: CheckpointLayers, entries: list[str]) -> str:
+    which = "1 entry" if len(entries) == 1 else f"{len(entries):,} entries"
+    verb = "names" if len(entries) == 1 else "name"
+    return f"{which} of {layers.ignored.key} {verb} no layer: {some(entries)}"
 
 
 @rule(
@@ -187,7 +193,7 @@ def names_no_layer(ctx: Context) -> Found:
         return None
     return about_config(
         layers,
-        f"{len(idle)} entries of {layers.ignored.key} name no layer: {some(idle)}",
+        _name_no_layer(layers, idle),
         layers.ignored.key,
         Fix("write the name that the tensors have, or a pattern (re:...)"),
     )
