@@ -141,7 +141,7 @@ def write_shard(path: Path, portion: list[Tensor]) -> int:
     offset = 0
     values: list[tuple[int, bytes]] = []
     packed: dict[str, tuple[int, int]] = {}
-    for name, dtype, shape in portion:
+    for name, _, shape in portion:
         if name.endswith(".weight_packed"):
             packed[name.removesuffix("packed")] = (shape[0], shape[1] * 8)
     for name, dtype, shape in portion:
