@@ -283,7 +283,9 @@ def _seen(checked: _Checked) -> str:
         return f"unknown: {named} is no folder here" if named else "the recipe names none"
     shards = len(files.shards)
     tensors = "not read" if files.tensors is None else f"{len(files.tensors):,}"
-    return f"{files.folder}: headers of {shards} shards, tensors: {tensors}"
+    return (
+        f"{files.folder}: headers of {shards} shard{'' if shards == 1 else 's'}, tensors: {tensors}"
+    )
 
 
 def _check_group(composer: Composer, section: str, file: Path) -> tuple[Diagnostic, ...]:

@@ -27,7 +27,7 @@ def write(description: Mapping[str, Any], folder: Path) -> None:
     """Lay the folder down; a shard that is listed and holds no tensor becomes an empty file."""
     files = described(description)
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "config.json").write_text(json.dumps(files.config), encoding="utf-8")
+    (folder / "config.json").write_text(json.dumps(files.config, indent=2), encoding="utf-8")
     for name in files.shards:
         here = {key: each for key, each in (files.tensors or {}).items() if each.shard == name}
         _write_shard(folder / name, here, files)
