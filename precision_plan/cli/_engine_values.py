@@ -85,7 +85,7 @@ def _spans(rows: list[Selectable]) -> str:
             joined[-1] = (joined[-1][0], below)
         else:
             joined.append((least, below))
-    return "and ".join(f"({_span(*span)})" for span in joined)
+    return " and ".join(f"({_span(*span)})" for span in joined)
 
 
 def _span(least: Capability, below: Capability) -> str:

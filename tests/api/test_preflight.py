@@ -17,7 +17,7 @@ def test_only_what_rests_on_the_folder(tmp_path: Path) -> None:
     file = recipe(tmp_path / "r.yaml", path)
     report = preflight(file, ["training.fp16=true", "training.bf16=true"])
     assert report.diagnostics == ()
-    assert report.seen == {"checkpoint.hf_checkpoint": f"{path}: headers of 1 shards, tensors: 4"}
+    assert report.seen == {"checkpoint.hf_checkpoint": f"{path}: headers of 1 shard, tensors: 4"}
     assert "hardware" in report.unseen and "Ray cluster" in report.unseen
     (path / "model.safetensors").write_bytes(b"")
     assert [found.id for found in preflight(file, ["training.fp16=true"]).diagnostics] == ["PP720"]
