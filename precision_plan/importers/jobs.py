@@ -1,0 +1,88 @@
+"""What a script, a command line or a job description starts, before it is a plan.
+
+The readers (``shell``, ``python_launcher``, ``job_files``, ...) find the commands; what these mean
+for a :class:`PrecisionPlan` is decided in one place, ``job_plan``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Literal
+
+from precision_plan.importers.texts import Source, Text
+from precision_plan.plan import UNKNOWN, Diagnostic, Origin
+
+NOTHING: Mapping[str, Text] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """One decision that leads to a command: ``if [ "$GPU" = b200 ]`` was taken, or was not."""
+
+    text: str
+    taken: bool
+    origin: Origin = UNKNOWN
+
+    def __str__(self) -> str:
+        return self.text if self.taken else f"not: {self.text}"
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A program that a script starts: the words after all expansions.
+
+    ``words[0]`` is the program's name. ``env`` are the exported variables of the shell at that
+    moment, with assignments before the command (``X=1 python ...``) on top. ``exported_before``
+    are the exports at the moment of ``ray start``, if the same script ran it before: the only way
+    by which a shell variable reaches a Ray job.
+    """
+
+    words: tuple[Text, ...]
+    env: Mapping[str, Text] = NOTHING
+    ray_env: Mapping[str, Text] | None = None
+    branches: tuple[Branch, ...] = ()
+    origin: Origin = UNKNOWN
+
+
+LeftoverKind = Literal[
+    "command",  # a command that is no launch and changes no setting
+    "substitution",  # its output is not known before it runs
+    "unset",  # a variable that nothing in the script sets
+    "syntax",  # what the shell's grammar does not allow
+    "source",  # a file that is not there, or whose name is not known
+    "unreached",  # a function that nobody calls, or text after exit
+    "word",  # a word of a launch that belongs to no option
+    "arguments",  # words that only whoever calls the script knows: "$@"
+    "limit",  # more branches, rounds or files than are followed
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Leftover:
+    """Something that was read and not understood, or cannot be known; never dropped in silence."""
+
+    kind: LeftoverKind
+    text: str
+    origin: Origin
+    because: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptReading:
+    """Everything that one script says: what it starts, in which branches, and what is left over.
+
+    ``diagnostics`` are findings about the script itself (a file that is not there, a lost
+    backslash); ``sources`` are the script and the files that it sources, in order of reading.
+    ``tokens`` maps every span ``(file, start, end)`` that was read, in bytes, to what became of
+    it.
+    """
+
+    commands: tuple[Command, ...]
+    leftovers: tuple[Leftover, ...]
+    diagnostics: tuple[Diagnostic, ...]
+    sources: tuple[Source, ...]
+    tokens: Mapping[tuple[str, int, int], Literal["read", "left"]] = field(
+        default_factory=lambda: MappingProxyType({})
+    )
