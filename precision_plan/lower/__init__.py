@@ -20,6 +20,7 @@ from precision_plan.lower.vllm import vllm
 from precision_plan.plan import Lowering, PrecisionPlan
 from precision_plan.plan.environment import train_env
 from precision_plan.plan.lowering import MegatronLowering, RayLowering
+from precision_plan.plan.unknown import settled
 
 __all__ = ["lower"]
 
@@ -27,9 +28,10 @@ __all__ = ["lower"]
 def lower(plan: PrecisionPlan) -> Lowering:
     """Everything that a launch of ``plan`` needs, each item with its reason.
 
-    What has no form at the declared versions is left out; that it is missing is for the rules
-    to say.
+    What has no form at the declared versions is left out, and what is not known before a launch;
+    that it is missing is for the rules to say.
     """
+    plan = settled(plan)
     context = Context.of(plan)
     engine = transformer_engine(context)
     variables = trainer_variables(context)

@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, ConfigDict
+
+
+class NotKnown(Exception):
+    """A value was asked for that is set, but that nobody knows before the run starts."""
+
+    def __init__(self, field: str) -> None:
+        super().__init__(f"{field} is set to something that is not known")
+        self.field = field
 
 
 class Section(BaseModel):
@@ -14,6 +22,8 @@ class Section(BaseModel):
 
     Every field defaults to ``None``, which means *not set in any layer*; it never means the
     program's default. What a program would take is asked from :mod:`precision_plan.plan.effective`.
+    A field may also be set to a value that is not known (see :mod:`precision_plan.plan.unknown`):
+    to read it raises :class:`NotKnown`.
     """
 
     model_config = ConfigDict(
@@ -30,6 +40,19 @@ class Section(BaseModel):
         for name, value in self.__dict__.items():
             if value is not None:
                 yield name, value
+
+    if not TYPE_CHECKING:  # a type checker shall still notice a name that is no field
+
+        def __getattr__(self, name: str) -> Any:
+            """Called for what the instance does not hold: a field that is not known, or no name."""
+            if name in type(self).model_fields:
+                raise NotKnown(name)
+            return super().__getattr__(name)
+
+    def unknown(self) -> Iterator[str]:
+        """Yield the fields whose value is not known, in declaration order."""
+        if len(self.__dict__) < len(type(self).model_fields):
+            yield from (name for name in type(self).model_fields if name not in self.__dict__)
 
     @classmethod
     def takes(cls, name: str, value: Any) -> bool:

@@ -26,6 +26,7 @@ from precision_plan.plan.engine_model import DTYPES, ServedModel
 from precision_plan.plan.engine_parallel import parallel_refusals
 from precision_plan.plan.precision_plan import PrecisionPlan
 from precision_plan.plan.target import Target
+from precision_plan.plan.unknown import NotKnown, is_reference, look_up
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +100,7 @@ class _Resolution:
         self.plan = plan
         self.target = target
         self.vllm = target.package("vllm") or ""
-        self.extra: Mapping[str, Any] = plan.launch.extra_args or {}
+        self.extra: Mapping[str, Any] = look_up(plan.launch.extra_args, "launch.extra_args")
         self.model = ServedModel(checkpoint, self.extra.get("hf_overrides"))
         self.latent = self.model.latent and not _flag(self._env("VLLM_MLA_DISABLE"))
         self.refusals: list[Refusal] = []
@@ -133,6 +134,8 @@ class _Resolution:
     def _env(self, name: str) -> str | None:
         for role in (self.plan.env.vllm_worker, self.plan.env.rollout_engine, self.plan.env.all):
             if role is not None and name in role:
+                if is_reference(role[name]):
+                    raise NotKnown(f"env.all.{name}")
                 return role[name]
         return None
 

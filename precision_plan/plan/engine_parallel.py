@@ -11,6 +11,7 @@ from typing import Any
 from precision_plan.facts.vllm_options import limits
 from precision_plan.plan.engine_model import ServedModel, whole
 from precision_plan.plan.precision_plan import PrecisionPlan
+from precision_plan.plan.unknown import look_up
 
 Refused = tuple[str, str, str, str | None]
 """Rule, message, plan field, and the field that it rests on."""
@@ -23,7 +24,7 @@ _LEVELS = ("0", "1", "2", "3")
 
 def out_of_range(plan: PrecisionPlan) -> Iterator[tuple[str, str]]:
     """``(message, plan field)`` of engine arguments outside of what the configuration takes."""
-    extra: Mapping[str, Any] = plan.launch.extra_args or {}
+    extra: Mapping[str, Any] = look_up(plan.launch.extra_args, _EXTRA)
     given = [(dest, value, f"rollout.{dest}") for dest, value in plan.rollout.set_items()]
     given += [(dest, value, _EXTRA) for dest, value in extra.items()]
     for dest, value, field in given:
@@ -58,7 +59,7 @@ def parallel_refusals(plan: PrecisionPlan, model: ServedModel) -> Iterator[Refus
         yield "PP442", message, eplb, "rollout.enable_expert_parallel"
     elif rollout.enable_eplb and ranks <= 1:
         yield "PP417", "expert load balancing needs tensor or data parallelism", eplb, _TENSOR
-    config = (plan.launch.extra_args or {}).get("eplb_config")
+    config = look_up(plan.launch.extra_args, _EXTRA).get("eplb_config")
     redundant = config.get("num_redundant_experts") if isinstance(config, Mapping) else None
     if redundant and not rollout.enable_eplb:
         yield "PP417", "redundant experts without expert load balancing", eplb, None
@@ -66,7 +67,7 @@ def parallel_refusals(plan: PrecisionPlan, model: ServedModel) -> Iterator[Refus
 
 def _microbatches(plan: PrecisionPlan) -> Iterator[Refused]:
     """Source: vllm@0.33.0:vllm/config/vllm.py:2171-2205."""
-    extra: Mapping[str, Any] = plan.launch.extra_args or {}
+    extra: Mapping[str, Any] = look_up(plan.launch.extra_args, _EXTRA)
     backend = plan.rollout.all2all_backend or "allgather_reducescatter"
     if extra.get("enable_dbo") is True and backend not in _MICROBATCHING:
         known = ", ".join(_MICROBATCHING)
@@ -78,7 +79,7 @@ _MICROBATCHING = ("deepep_low_latency", "deepep_high_throughput", "nixl_ep")
 
 
 def _heads(plan: PrecisionPlan, model: ServedModel, tensor: int) -> Iterator[Refused]:
-    extra: Mapping[str, Any] = plan.launch.extra_args or {}
+    extra: Mapping[str, Any] = look_up(plan.launch.extra_args, _EXTRA)
     context = extra.get("decode_context_parallel_size")
     prefill = extra.get("prefill_context_parallel_size", 1)
     if type(context) is int and context > 0 and prefill == 1 and tensor % context:

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from precision_plan.plan.precision_plan import PrecisionPlan
+from precision_plan.plan.unknown import known
 
 FIELD_VARIABLES: Mapping[str, str] = MappingProxyType(
     {
@@ -63,7 +64,7 @@ def declared_env(plan: PrecisionPlan, role: str) -> dict[str, tuple[str, str]]:
     """
     found: dict[str, tuple[str, str]] = {}
     for scope in _SEEN_BY[role]:
-        for name, value in (getattr(plan.env, scope) or {}).items():
+        for name, value in (known(plan.env, scope) or {}).items():
             found[name] = (value, f"env.{scope}.{name}")
     return found
 
@@ -72,11 +73,14 @@ def train_env(plan: PrecisionPlan) -> dict[str, tuple[str, str]]:
     """``{variable: (value, field)}`` of the train actor, plan fields included.
 
     Where a field and the ``env`` section both give a variable, the field wins (it is the typed
-    spelling); that they differ is a rule's finding.
+    spelling); that they differ is a rule's finding. A field that is not known gives a reference.
     """
     found = declared_env(plan, "train_actor")
     for section, key, field, name in _FIELDS:
-        value = getattr(getattr(plan, section), key)
+        written = getattr(plan, section).__dict__
+        value = written.get(key)
         if value is not None:
             found[name] = (env_text(value), field)
+        elif key not in written:
+            found[name] = (f"${{{name}}}", field)
     return found

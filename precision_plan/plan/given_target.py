@@ -9,6 +9,7 @@ from pydantic import ValidationError
 from precision_plan.plan.origin import Origin
 from precision_plan.plan.precision_plan import PrecisionPlan
 from precision_plan.plan.target import PACKAGES
+from precision_plan.plan.unknown import unknown, with_unknown
 
 TARGET_KEYS: Mapping[str, str] = {
     "gpu": "hardware.gpu",
@@ -67,6 +68,12 @@ def _typed(key: str, text: str) -> object:
     return text
 
 
+def _is_open(plan: PrecisionPlan, field: str) -> bool:
+    """True for a field that is not set; one that is set to something unknown is."""
+    section, _, name = field.partition(".")
+    return getattr(plan, section).__dict__.get(name, field) is None
+
+
 def with_target(plan: PrecisionPlan, target: Mapping[str, str]) -> PrecisionPlan:
     """``plan`` with the fields of ``target`` that it leaves unset; a declared GPU is kept whole.
 
@@ -78,9 +85,11 @@ def with_target(plan: PrecisionPlan, target: Mapping[str, str]) -> PrecisionPlan
     for key, value in target.items():
         field = TARGET_KEYS[key]
         section, _, name = field.partition(".")
-        if plan.get(field) is not None:
+        if not _is_open(plan, field):
             continue
-        if key in _OF_ONE_GPU and any(plan.get(TARGET_KEYS[other]) for other in _OF_ONE_GPU):
+        if key in _OF_ONE_GPU and not all(
+            _is_open(plan, TARGET_KEYS[each]) for each in _OF_ONE_GPU
+        ):
             continue
         changes.setdefault(section, {})[name] = _typed(key, value)
         origins[field] = Origin(f"--target {key}={value}", layer="target")
@@ -92,4 +101,7 @@ def with_target(plan: PrecisionPlan, target: Mapping[str, str]) -> PrecisionPlan
         )
         for section, values in changes.items()
     }
-    return plan.model_copy(update={**sections, "origins": origins})
+    filled = plan.model_copy(update={**sections, "origins": origins})
+    return with_unknown(
+        filled, (name for name in unknown(plan) if name.partition(".")[0] in sections)
+    )

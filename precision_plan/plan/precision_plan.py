@@ -98,8 +98,17 @@ class PrecisionPlan(Section):
         modules = settings.get("training", {}).get("te_precision_config", {})
         if "matchers" in modules:
             modules["matchers"] = list(modules["matchers"].items())
+        content: dict[str, Any] = {"schema_version": SCHEMA_VERSION, "plan": settings}
+        unknown = [
+            f"{name}.{field}"
+            for name, section in self.__dict__.items()
+            if isinstance(section, Section)
+            for field in section.unknown()
+        ]
+        if unknown:
+            content["unknown"] = unknown
         text = json.dumps(
-            {"schema_version": SCHEMA_VERSION, "plan": settings},
+            content,
             sort_keys=True,
             separators=(",", ":"),
             ensure_ascii=True,

@@ -41,11 +41,13 @@ def _dests(megatron_core: str) -> tuple[str, ...]:
 def resolved(effective: Effective) -> dict[str, Any]:
     """``{dest: value}`` of every precision flag that exists at the version, and ``params_dtype``.
 
-    Values are those after silent overrides; dtypes are torch's names (``bfloat16``).
+    Values are those after silent overrides; dtypes are torch's names (``bfloat16``). What is not
+    known is left out.
     """
     values = vars(effective.args)
-    found = {dest: values[dest] for dest in _dests(effective.megatron_core)}
-    found["params_dtype"] = values["params_dtype"]
+    dests = (*_dests(effective.megatron_core), "params_dtype")
+    found = {dest: values[dest] for dest in dests if dest in values}
     for dest in _MAPPED:
-        found[dest] = TORCH_DTYPES.get(found[dest], found[dest])
+        if dest in found:
+            found[dest] = TORCH_DTYPES.get(found[dest], found[dest])
     return found

@@ -36,23 +36,26 @@ class Target:
     @classmethod
     def of(cls, plan: PrecisionPlan) -> Target:
         """Read the target that ``plan`` declares; an unknown GPU name leaves the GPU unknown."""
-        hardware, software = plan.hardware, plan.software
-        gpu: Gpu | None = gpus().get(hardware.gpu) if hardware.gpu else None
+        # not known and not declared are the same here
+        hardware, software = plan.hardware.__dict__.get, plan.software.__dict__.get
+        name = hardware("gpu")
+        gpu: Gpu | None = gpus().get(name) if name else None
         capability = gpu.compute_capability if gpu else None
-        if hardware.compute_capability is not None:
-            capability = parse_capability(hardware.compute_capability)
-        platform = hardware.platform or (gpu.platform if gpu else None)
+        if (declared := hardware("compute_capability")) is not None:
+            capability = parse_capability(declared)
+        platform = hardware("platform") or (gpu.platform if gpu else None)
         if platform is None and capability is not None:
             platform = "cuda"
         world_size = None
-        if hardware.nodes is not None and hardware.gpus_per_node is not None:
-            world_size = hardware.nodes * hardware.gpus_per_node
+        nodes, gpus_per_node = hardware("nodes"), hardware("gpus_per_node")
+        if nodes is not None and gpus_per_node is not None:
+            world_size = nodes * gpus_per_node
         versions = tuple(
-            (name, text) for name in PACKAGES if (text := getattr(software, name)) is not None
+            (package, text) for package in PACKAGES if (text := software(package)) is not None
         )
         return cls(
-            framework=software.framework,
-            gpu=hardware.gpu,
+            framework=software("framework"),
+            gpu=name,
             compute_capability=capability if platform == "cuda" else None,
             platform=platform,
             gfx=gpu.gfx if gpu else None,

@@ -24,9 +24,10 @@ from precision_plan.plan import (
     Target,
     effective,
 )
-from precision_plan.plan.base import Section
+from precision_plan.plan.base import NotKnown, Section
 from precision_plan.plan.environment import declared_env, train_env
 from precision_plan.plan.layer_map import LayerMap, layer_map
+from precision_plan.plan.unknown import look_up
 
 if TYPE_CHECKING:
     from precision_plan.plan.engine import Engine
@@ -73,12 +74,18 @@ class Arguments:
 
     Raises:
         AttributeError: for a name that is no dest of any version.
+        NotKnown: for an argument whose value is not known.
     """
+
+    __slots__ = ("__dict__", "_unknown")
 
     def __init__(self, values: SimpleNamespace) -> None:
         self.__dict__ = values.__dict__
+        self._unknown: Mapping[str, str] = getattr(values, "unknown", {})
 
     def __getattr__(self, name: str) -> Any:
+        if name in self._unknown:
+            raise NotKnown(self._unknown[name])
         if name in _known_dests():
             return None
         raise AttributeError(name)
@@ -113,12 +120,12 @@ class Context:
     @cached_property
     def train_env(self) -> Mapping[str, tuple[str, str]]:
         """``{variable: (value, plan field)}`` of the train actor."""
-        return train_env(self.plan)
+        return look_up(train_env(self.plan), "env.train_actor")
 
     @cached_property
     def rollout_env(self) -> Mapping[str, tuple[str, str]]:
         """``{variable: (value, plan field)}`` of the rollout engine's workers."""
-        return declared_env(self.plan, "vllm_worker")
+        return look_up(declared_env(self.plan, "vllm_worker"), "env.rollout_engine")
 
     @cached_property
     def engine(self) -> Engine | None:
@@ -151,8 +158,8 @@ class Context:
     @property
     def env_known(self) -> bool:
         """True if the plan says anything, be it "nothing", of the environment of the processes."""
-        env = self.plan.env
-        return env.all is not None or env.train_actor is not None or env.driver is not None
+        env = self.plan.env.__dict__
+        return any(env.get(scope) is not None for scope in ("all", "train_actor", "driver"))
 
     @property
     def trains(self) -> bool:
@@ -186,7 +193,8 @@ class Context:
         given = self.plan.launch.extra_args
         if not given:
             return {}
-        return {name.lstrip("-").replace("-", "_"): value for name, value in given.items()}
+        named = {name.lstrip("-").replace("-", "_"): value for name, value in given.items()}
+        return look_up(named, "launch.extra_args")
 
     def env(self, variable: str) -> str | None:
         """Value of an environment variable of the train actor; ``None`` if the plan has none."""
@@ -202,13 +210,16 @@ class Context:
 
     def shown(self, name: str) -> str:
         """``section.name = value`` as it stands in the plan or by Megatron's default."""
-        value = self.plan.get(name)
+        try:
+            value = self.plan.get(name)
+        except NotKnown:
+            return f"{name} is not known"
         if isinstance(value, (Mapping, Section)):
             return name
         if value is not None:
             return f"{name} = {shown(value)}"
         flag = flags_by_field().get(name)
-        default = None if flag is None else getattr(self.parsed, flag.dest, None)
+        default = None if flag is None else vars(self.parsed).get(flag.dest)
         if default is None or default == []:
             return f"{name} is not set"
         return f"{name} = {shown(default)} (Megatron's default)"

@@ -15,6 +15,7 @@ from precision_plan.plan import (
     PrecisionPlan,
     Severity,
 )
+from precision_plan.plan.base import NotKnown
 from precision_plan.rules.base import Context, Finding, Found, Rule
 from precision_plan.rules.profiles import Profile, severity_under
 from precision_plan.rules.registry import rules
@@ -52,16 +53,21 @@ def check_context(
     selection = _select(profile, target.framework, target.versions, gpu_known, context.env_known)
     plan = context.plan
     diagnostics: list[Diagnostic] = []
+    unchecked = dict(selection.unchecked)
     for examine, rule, severity in selection.runs:
-        found = examine(context)
-        if found is None:
-            continue
-        for finding in (found,) if isinstance(found, Finding) else found:
-            if invalid and _rests_on(finding, invalid):
+        try:
+            found = examine(context)
+            if found is None:
                 continue
-            diagnostics.append(_diagnostic(rule, severity, finding, plan))
+            for finding in (found,) if isinstance(found, Finding) else found:
+                if invalid and _rests_on(finding, invalid):
+                    continue
+                diagnostics.append(_diagnostic(rule, severity, finding, plan))
+        except NotKnown as reason:  # what the rule had found before does not rest on it
+            unchecked[rule.id] = (reason.field,)
     diagnostics.sort(key=Diagnostic.sort_key)
-    return Report(tuple(diagnostics), selection.checked, dict(selection.unchecked))
+    checked = selection.checked - len(unchecked) + len(selection.unchecked)
+    return Report(tuple(diagnostics), checked, unchecked)
 
 
 class _Selection(NamedTuple):

@@ -13,6 +13,7 @@ from precision_plan.facts.frameworks import RL_FRAMEWORKS, framework_env
 from precision_plan.facts.vllm_env_names import vllm_env_names
 from precision_plan.plan import Because, Fix
 from precision_plan.plan.environment import FIELD_VARIABLES, declared_env, env_text
+from precision_plan.plan.unknown import is_reference
 from precision_plan.rules.base import Context, Finding, Found, Rule, rule, set_to
 
 _PRECEDENCE = "THUDM/slime@624b824a:slime/ray/actor_group.py:64-98"
@@ -29,11 +30,6 @@ def declared(ctx: Context) -> Iterator[tuple[str, str, str]]:
         if variables:
             for name, value in variables.items():
                 yield scope, name, value
-
-
-def is_reference(value: str) -> bool:
-    """True if Ray expands the value on the worker (``$VAR``, ``${VAR}``): it is unknown here."""
-    return "$" in value
 
 
 @rule(

@@ -10,9 +10,10 @@ from precision_plan.facts.env_vars import EnvVar, env_var, is_secret
 from precision_plan.facts.transformer_engine import block_scale_rows, te_recipes
 from precision_plan.plan import Because
 from precision_plan.plan.environment import FIELD_VARIABLES
+from precision_plan.plan.unknown import is_reference
 from precision_plan.rules.base import Context, Finding, Found, Rule, rule, set_to
 from precision_plan.rules.capability import recipe_of
-from precision_plan.rules.environment import declared, is_reference
+from precision_plan.rules.environment import declared
 from precision_plan.rules.formats import (
     FP32_SCALES,
     INT4_GROUP,
@@ -350,7 +351,7 @@ def int4_group_number(ctx: Context) -> Found:
         training: {moe_grouped_gemm: true}
     """
     found = ctx.train_env.get(INT4_GROUP)
-    if found is None or is_reference(found[0]):
+    if found is None:
         return None
     value, field = found
     if value.isascii() and value.isdigit() and int(value) > 0:

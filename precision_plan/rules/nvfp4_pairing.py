@@ -8,6 +8,7 @@ from precision_plan.facts.frameworks import RL_FRAMEWORKS
 from precision_plan.facts.weight_sync import sync_modules, sync_quantizer
 from precision_plan.plan import Fix
 from precision_plan.plan.environment import FIELD_VARIABLES
+from precision_plan.plan.unknown import look_up
 from precision_plan.rules.base import Context, Finding, Found, Rule, rule, set_to
 from precision_plan.rules.fake_qat import names_attention
 from precision_plan.rules.formats import rollout_format, train_format
@@ -160,12 +161,13 @@ def converter_differs(ctx: Context) -> Iterator[Finding]:
         checkpoint: {quantization_config: {quant_method: modelopt, quant_algo: NVFP4}}
         env: {converter: {NVTE_NVFP4_4OVER6: weights}}
     """
-    given = ctx.plan.env.converter
-    if given is None or rollout_format(ctx.plan) != "nvfp4":
+    written = ctx.plan.env.converter
+    if written is None or rollout_format(ctx.plan) != "nvfp4":
         return
     if train_format(ctx) not in {"nvfp4", "nvfp4_qat"}:
         return
-    everywhere = ctx.plan.env.all or {}
+    given = look_up(written, "env.converter")
+    everywhere = look_up(ctx.plan.env.all, "env.all")
     for name in _SHARED:
         found = ctx.train_env.get(name)
         theirs = given.get(name, everywhere.get(name))

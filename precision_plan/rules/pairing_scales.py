@@ -5,6 +5,7 @@ from __future__ import annotations
 from precision_plan.facts.formats import formats
 from precision_plan.facts.frameworks import RL_FRAMEWORKS
 from precision_plan.facts.weight_sync import engine_update
+from precision_plan.plan.unknown import look_up
 from precision_plan.rules.base import Context, Found, Rule, rule, set_to
 from precision_plan.rules.formats import (
     FP32_SCALES,
@@ -240,7 +241,7 @@ def switch_differs(ctx: Context) -> Found:
             {quant_method: fp8, activation_scheme: dynamic, weight_block_size: [128, 128]}
         env: {rollout_engine: {VLLM_USE_DEEP_GEMM_E8M0: "0"}}
     """
-    ours = (ctx.plan.env.train_actor or {}).get(_SWITCH)
+    ours = look_up(ctx.plan.env.train_actor, "env.train_actor").get(_SWITCH)
     if ours is None or rollout_format(ctx.plan) != "fp8_block":
         return None
     engine = ctx.rollout_env.get(_SWITCH)

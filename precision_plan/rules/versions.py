@@ -111,7 +111,7 @@ def flag_not_in_version(ctx: Context) -> Iterator[Finding]:
     for section, rows in _frame_of(ctx).absent.items():
         values = getattr(ctx.plan, section).__dict__
         for name, row in rows:
-            value = values[name]
+            value = values.get(name)
             if value is None or value is row.neutral or value == ():
                 continue
             flag = row.flag
@@ -159,7 +159,7 @@ def choice_not_in_version(ctx: Context) -> Iterator[Finding]:
     for section, rows in _frame_of(ctx).narrowed.items():
         values = getattr(ctx.plan, section).__dict__
         for name, row in rows:
-            value = values[name]
+            value = values.get(name)  # what is not known may be a good choice
             if value is None or value is False or value is True:
                 continue
             given = value if isinstance(value, tuple) else (value,)
