@@ -40,7 +40,7 @@ class Command:
     """
 
     words: tuple[Text, ...]
-    env: Mapping[str, Text] = NOTHING
+    env: Mapping[str, Text] = field(default_factory=lambda: NOTHING)
     ray_env: Mapping[str, Text] | None = None
     branches: tuple[Branch, ...] = ()
     origin: Origin = UNKNOWN

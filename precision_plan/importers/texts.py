@@ -62,7 +62,8 @@ class Piece(NamedTuple):
     name: str = ""
 
 
-class Text(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Text:
     """A word or value as a sequence of pieces."""
 
     pieces: tuple[Piece, ...] = ()

@@ -86,6 +86,15 @@ _CODES = (
          "The framework does not know this flag and passes over it",
          "vime and slime parse with parse_known_args: a misspelt flag does nothing, and nobody "
          "says so. Reported where a known flag is close."),
+    Code("PP940", "sourced-file-missing", "error", False,
+         "A file that the script sources does not exist",
+         "With set -e the script stops there; without it, everything that the file would set is "
+         "missing. Public scripts have been released with such a path."),
+    Code("PP941", "lost-continuation", "error", False, "Flags stand on a line of their own",
+         "The command before them ended: its line has no backslash, or a space behind it, or a "
+         "comment follows. The job starts without the flags."),
+    Code("PP942", "unclosed-script", "error", True, "A quote or bracket is never closed",
+         "Bash takes the rest of the file for text, or stops at its end."),
     Code("PP910", "broken-row", "error", True, "A line is not a JSON object of the expected shape",
          "Batch linting reads one object a line: id, framework, versions, gpu, env, argv."),
 )  # fmt: skip

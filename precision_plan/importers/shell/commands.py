@@ -1,0 +1,392 @@
+"""Commands: the shell's own, functions, other scripts, and the programs that are started."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from precision_plan.importers.shell.files import source_file
+from precision_plan.importers.shell.state import Shell
+from precision_plan.importers.shell.statements import Outcome, Worlds, assign, run_block
+from precision_plan.importers.shell.tree import WORDS, parsed, text_of
+from precision_plan.importers.shell.words import words
+from precision_plan.importers.shell.world import Function, World, distinct
+from precision_plan.importers.texts import Piece, Source, Text
+from precision_plan.plan import Because, Fix
+from precision_plan.plan.codes import compose_diagnostic
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+MOST_CALLS = 24
+"""Functions and files within each other."""
+
+_SHELLS = frozenset({"bash", "sh", "zsh", "dash"})
+
+
+def command(shell: Shell, node: Node, world: World) -> list[Outcome]:
+    """Run a command in one world."""
+    shell.visited.add(shell.at(node))
+    prefix = [child for child in node.children if child.type == "variable_assignment"]
+    nodes = [
+        child for child in node.children if child.type in WORDS or child.type == "command_name"
+    ]
+    for child in node.children:
+        if child.type == "ERROR":
+            shell.leave("syntax", child)
+    found = words(shell, nodes, world)
+    if not found:
+        for child in prefix:
+            assign(shell, child, world)
+        return [(world, True)]
+    name = found[0].value
+    if name is None:
+        shell.leave("command", node, "its name is not known")
+        return [(world, True)]
+    if name in world.functions:
+        return _function(shell, world, world.functions[name], found[1:])
+    builtin = _BUILTINS.get(name)
+    if builtin is not None:
+        return builtin(shell, node, world, found)
+    if name.startswith("-") and len(name) > 1:
+        _lost_backslash(shell, node, found)
+        return [(world, False)]
+    env = _with_prefix(shell, world, prefix)
+    return _program(shell, node, world, found, env)
+
+
+def _with_prefix(shell: Shell, world: World, prefix: list[Node]) -> dict[str, Text]:
+    env = world.environment()
+    inside = world.copy()
+    for child in prefix:
+        name = assign(shell, child, inside)
+        variable = inside.variables.get(name)
+        if variable is not None and isinstance(variable.value, Text):
+            env[name] = variable.value
+            shell.used.add(shell.at(child))
+    for name in env:
+        variable = world.variables.get(name)
+        if variable is not None and variable.at is not None:
+            shell.used.add(variable.at)
+    return env
+
+
+def _program(
+    shell: Shell, node: Node, world: World, found: list[Text], env: Mapping[str, Text]
+) -> list[Outcome]:
+    """A program that the script starts; a shell with a script of its own is followed."""
+    inner = _inner_script(found)
+    if inner is not None:
+        started = _started(world, env)
+        _run_text(shell, started, inner)
+        return [(world, True)]
+    if found[0].shown.rpartition("/")[2] in _SHELLS and len(found) > 1:
+        file = next((each for each in found[1:] if not each.shown.startswith("-")), None)
+        if file is not None:
+            arguments = tuple(found[found.index(file) + 1 :])
+            _run_file(shell, node, _started(world, env), file, arguments, missing=False)
+            return [(world, True)]
+    shell.start(found, env, node, world)
+    if [word.value for word in found[:2]] == ["ray", "start"]:
+        world.ray_env = env
+    elif [word.value for word in found[:2]] == ["ray", "stop"]:
+        world.ray_env = None
+    return [(world, True)]
+
+
+def _started(world: World, env: Mapping[str, Text]) -> World:
+    """The world of a new shell: it has nothing but the environment."""
+    inside = World(branches=world.branches, ray_env=world.ray_env, folder=world.folder)
+    for name, value in env.items():
+        inside.set(name, value, None)
+    inside.exported = frozenset(env)
+    return inside
+
+
+def _inner_script(found: list[Text]) -> Text | None:
+    """The text after ``bash -c``, also behind other words, and what ``ssh HOST`` runs."""
+    for index, word in enumerate(found[:-1]):
+        if word.shown.rpartition("/")[2] in _SHELLS:
+            for later, option in enumerate(found[index + 1 : -1], index + 1):
+                shown = option.shown
+                if not shown.startswith("-"):
+                    break
+                if not shown.startswith("--") and shown.endswith("c"):
+                    return found[later + 1]
+    if found[0].shown == "ssh":
+        rest = [word for word in found[1:] if not word.shown.startswith("-")]
+        if len(rest) >= 2 and " " in rest[-1].shown:
+            return rest[-1]
+    return None
+
+
+class _Nested(Source):
+    """A script inside a word of another: its positions are the word's."""
+
+    __slots__ = ("_text",)
+
+    def __init__(self, text: Text) -> None:
+        super().__init__(str(text.origin), text.shown.encode())
+        self._text = text
+
+    def origin(self, offset: int):  # type: ignore[no-untyped-def]
+        """Where the character was written in the outer script."""
+        return self._text.origin_at(len(self.data[:offset].decode("utf-8", "replace")))
+
+
+def _run_text(shell: Shell, world: World, script: Text) -> None:
+    if shell.calls >= MOST_CALLS:
+        return
+    _inside(shell, _Nested(script), [world])
+
+
+def _inside(shell: Shell, source: Source, worlds: Worlds) -> Worlds:
+    outer, shell.source = shell.source, source
+    shell.sources.setdefault(source.file, source)
+    shell.calls += 1
+    try:
+        return run_block(shell, parsed(source).children, worlds)
+    finally:
+        shell.source = outer
+        shell.calls -= 1
+
+
+def _function(
+    shell: Shell, world: World, function: Function, arguments: list[Text]
+) -> list[Outcome]:
+    if shell.calls >= MOST_CALLS:
+        shell.leave("limit", function.body, "functions call each other too deeply")
+        return [(world, True)]
+    outer_source, shell.source = shell.source, function.source
+    shell.calls += 1
+    before = dict(world.variables)
+    positional, local = world.positional, world.locals
+    world.positional, world.locals = tuple(arguments), frozenset()
+    try:
+        after = run_block(shell, [function.body], [world])
+    finally:
+        shell.source = outer_source
+        shell.calls -= 1
+    for each in after:
+        for name in each.locals:
+            if name in before:
+                each.variables[name] = before[name]
+            else:
+                each.variables.pop(name, None)
+        each.positional, each.locals = positional, local
+        if each.flow == "return":
+            each.flow = None
+    return [(each, True) for each in distinct(after)]
+
+
+def _run_file(
+    shell: Shell,
+    node: Node,
+    world: World,
+    name: Text,
+    arguments: tuple[Text, ...] | None,
+    *,
+    missing: bool,
+) -> Worlds:
+    """Run another script; ``missing``: a file that is not there stops the script."""
+    opened = source_file(shell, name)
+    if isinstance(opened, Source):
+        if opened.file in shell.sourcing or shell.calls >= MOST_CALLS:
+            shell.leave("limit", node, "the file sources itself")
+            return [world]
+        outer = shell.sourcing
+        shell.sourcing = (*outer, opened.file)
+        positional = world.positional
+        if arguments:
+            world.positional = arguments
+        try:
+            after = _inside(shell, opened, [world])
+        finally:
+            shell.sourcing = outer
+        for each in after:
+            if arguments:
+                each.positional = positional
+            if each.flow == "return":
+                each.flow = None
+        return after
+    shell.leave("source", node, opened)
+    if missing and name.known and not name.assumed:
+        _not_there(shell, node, name, world)
+    return [world]
+
+
+def _not_there(shell: Shell, node: Node, name: Text, world: World) -> None:
+    follows = (
+        "set -e is on: the script stops here"
+        if world.errexit
+        else "bash prints an error and goes on without what the file sets"
+    )
+    shell.find(
+        compose_diagnostic(
+            "PP940",
+            f"{name.shown} does not exist",
+            shell.origin(node),
+            because=(Because(follows),),
+            fix=(Fix("correct the path"),),
+            stage="run",
+        )
+    )
+
+
+def _lost_backslash(shell: Shell, node: Node, found: list[Text]) -> None:
+    """A command whose name is a flag: the line before lost its backslash."""
+    before = shell.source.data[: node.start_byte].rstrip(b" \t")
+    line = before.rpartition(b"\n")[0].rpartition(b"\n")[2]
+    if line.rstrip().endswith(b"\\"):
+        why = "the backslash on the line before is followed by a space, so that the line ends there"
+    elif line.lstrip().startswith(b"#"):
+        why = "a comment between the lines ends the command"
+    else:
+        why = "the line before does not end with a backslash"
+    shell.find(
+        compose_diagnostic(
+            "PP941",
+            f"{found[0].shown} is run as a command of its own: it belongs to no command",
+            found[0].origin,
+            because=(Because(why),),
+            fix=(Fix("continue the line before with a backslash as its last character"),),
+            stage="parse",
+        )
+    )
+
+
+def declare(shell: Shell, node: Node, world: World) -> None:
+    """``export``, ``declare``, ``local``, ``readonly``, ``typeset``."""
+    word = text_of(node.children[0], shell.source)
+    options = "".join(
+        text_of(child, shell.source)
+        for child in node.children[1:]
+        if child.type == "word" and text_of(child, shell.source).startswith("-")
+    )
+    names = []
+    for child in node.children[1:]:
+        if child.type == "variable_assignment":
+            names.append(assign(shell, child, world))
+        elif child.type == "variable_name":
+            names.append(text_of(child, shell.source))
+        elif child.type in WORDS and not text_of(child, shell.source).startswith("-"):
+            for each in words(shell, [child], world):
+                names.append(_assigned_word(shell, child, each, world))
+    if word == "export" and "n" in options:
+        world.exported -= frozenset(names)
+    elif word == "export" or "x" in options:
+        world.exported |= frozenset(filter(None, names))
+    elif (word == "local" or world.positional is not None) and "g" not in options:
+        world.locals |= frozenset(names)
+
+
+def _assigned_word(shell: Shell, node: Node, word: Text, world: World) -> str:
+    """``export "X=$Y"``: an assignment that the grammar takes for a word."""
+    name, equals, _ = word.shown.partition("=")
+    if equals and name.isidentifier():
+        world.set(name, word.part(len(name) + 1), shell.at(node))
+    return name if name.isidentifier() else ""
+
+
+_Builtin = Callable[[Shell, "Node", World, list[Text]], list[Outcome]]
+
+
+def _nothing(shell: Shell, node: Node, world: World, found: list[Text]) -> list[Outcome]:
+    return [(world, found[0].value != "false")]
+
+
+def _source(shell: Shell, node: Node, world: World, found: list[Text]) -> list[Outcome]:
+    if len(found) < 2:
+        return [(world, False)]
+    arguments = tuple(found[2:]) or None
+    after = _run_file(shell, node, world, found[1], arguments, missing=True)
+    return [(each, True) for each in after]
+
+
+def _set(shell: Shell, node: Node, world: World, found: list[Text]) -> list[Outcome]:
+    rest = found[1:]
+    while rest and rest[0].shown[:1] in {"-", "+"} and rest[0].shown not in {"-", "--"}:
+        option = rest.pop(0).shown
+        if option == "-o" and rest:
+            world.errexit = world.errexit or rest.pop(0).shown == "errexit"
+        elif option == "+o" and rest:
+            world.errexit = world.errexit and rest.pop(0).shown != "errexit"
+        elif "e" in option:
+            world.errexit = option.startswith("-")
+    if rest and rest[0].shown == "--":
+        world.positional = tuple(rest[1:])
+    return [(world, True)]
+
+
+def _shift(shell: Shell, node: Node, world: World, found: list[Text]) -> list[Outcome]:
+    if world.positional is not None:
+        count = found[1].value if len(found) > 1 else "1"
+        world.positional = world.positional[int(count) if count and count.isdecimal() else 1 :]
+    return [(world, True)]
+
+
+def _stop(shell: Shell, node: Node, world: World, found: list[Text]) -> list[Outcome]:
+    name = found[0].value
+    if name == "exit":
+        world.flow = "exit"
+    elif name == "return":
+        world.flow = "return"
+    elif name == "break":
+        world.flow = "break"
+    else:
+        world.flow = "continue"
+    return [(world, True)]
+
+
+def _cd(shell: Shell, node: Node, world: World, found: list[Text]) -> list[Outcome]:
+    from precision_plan.importers.shell.outputs import normal
+
+    paths = [word for word in found[1:] if not word.shown.startswith("-")]
+    world.folder = normal(paths[0]) if len(paths) == 1 else None
+    return [(world, True)]
+
+
+def _read(shell: Shell, node: Node, world: World, found: list[Text]) -> list[Outcome]:
+    """``read``, ``mapfile``, ``getopts``, ``let``: the variables that they fill are not known any more."""
+    for word in found[1:]:
+        name = re.match(r"\w*", word.shown)
+        if name is not None and name[0].isidentifier():
+            piece = Piece(f"${name[0]}", shell.source, node.start_byte, False, False)
+            world.set(name[0], Text((piece._replace(name=name[0]),)), None)
+    shell.leave("substitution", node, "what it reads is not known")
+    return [(world, True)]
+
+
+def _eval(shell: Shell, node: Node, world: World, found: list[Text]) -> list[Outcome]:
+    if len(found) == 2 and found[1].known and "\n" not in found[1].shown:
+        _run_text(shell, world, found[1])
+        return [(world, True)]
+    shell.leave("command", node, "a text that is run as a script is not followed")
+    return [(world, True)]
+
+
+def _exec(shell: Shell, node: Node, world: World, found: list[Text]) -> list[Outcome]:
+    if len(found) > 1:
+        _program(shell, node, world, found[1:], _with_prefix(shell, world, []))
+        world.flow = "exit"
+    return [(world, True)]
+
+
+_BUILTINS: Mapping[str, _Builtin] = {
+    **dict.fromkeys(
+        ("echo", "printf", "true", "false", ":", "wait", "trap", "ulimit", "umask", "shopt", "hash",
+         "alias", "unalias", "type", "jobs", "enable", "popd", "test", "[", "times", "bg",
+         "fg", "disown", "builtin", "history", "complete"),
+        _nothing,
+    ),
+    **dict.fromkeys(("source", "."), _source),
+    **dict.fromkeys(("exit", "return", "break", "continue"), _stop),
+    **dict.fromkeys(("read", "mapfile", "readarray", "getopts"), _read),
+    **dict.fromkeys(("cd", "pushd"), _cd),
+    "let": _read,
+    "set": _set,
+    "shift": _shift,
+    "eval": _eval,
+    "exec": _exec,
+}  # fmt: skip
