@@ -6,9 +6,10 @@ import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+from precision_plan.importers.shell.assignments import assign
+from precision_plan.importers.shell.blocks import Outcome, Worlds, run_block
 from precision_plan.importers.shell.files import source_file
 from precision_plan.importers.shell.state import Shell
-from precision_plan.importers.shell.statements import Outcome, Worlds, assign, run_block
 from precision_plan.importers.shell.tree import WORDS, parsed, text_of
 from precision_plan.importers.shell.words import words
 from precision_plan.importers.shell.world import Function, World, distinct
@@ -348,7 +349,7 @@ def _cd(shell: Shell, node: Node, world: World, found: list[Text]) -> list[Outco
 
 
 def _read(shell: Shell, node: Node, world: World, found: list[Text]) -> list[Outcome]:
-    """``read``, ``mapfile``, ``getopts``, ``let``: the variables that they fill are not known any more."""
+    """``read``, ``mapfile``, ``getopts``, ``let``: what they fill is not known any more."""
     for word in found[1:]:
         name = re.match(r"\w*", word.shown)
         if name is not None and name[0].isidentifier():

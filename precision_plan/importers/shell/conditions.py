@@ -110,7 +110,7 @@ def _unary(shell: Shell, node: Node, world: World, patterns: bool) -> Judged:
     found = text(shell, operand, world)
     if sign not in {"-z", "-n"}:
         return _OPEN
-    name = _variable(shell, operand)
+    name = variable_of(shell, operand)
     if found.known and not found.assumed:
         return Judged((sign == "-z") == (found.shown == ""))
     other = _open_text(found) if found.known and not found.shown else None
@@ -132,7 +132,7 @@ def _binary(shell: Shell, node: Node, world: World, patterns: bool) -> Judged:
         return _numeric(shell, sign, left_node, left_text, right_text)
     if sign in {"=", "==", "!="}:
         bare = patterns and right_node.type not in {"string", "raw_string"}
-        judged = equal(_variable(shell, left_node), left_text, right_text, bare)
+        judged = equal(variable_of(shell, left_node), left_text, right_text, bare)
         if sign == "!=":
             truth = None if judged.truth is None else not judged.truth
             return Judged(truth, judged.if_false, judged.if_true)
@@ -167,7 +167,7 @@ def _numeric(shell: Shell, sign: str, node: Node, left: Text, right: Text) -> Ju
     if numbers[0] is not None and numbers[1] is not None and not (left.assumed or right.assumed):
         return Judged(_NUMERIC[sign](numbers[0], numbers[1]))
     if sign in {"-eq", "-ne"}:
-        judged = equal(_variable(shell, node), left, right, False)
+        judged = equal(variable_of(shell, node), left, right, False)
         if sign == "-ne":
             return Judged(None, judged.if_false, judged.if_true)
         return Judged(None, judged.if_true, judged.if_false)
@@ -209,7 +209,7 @@ def _matched(left: Text, pattern: str, right: Text) -> Judged:
         return _OPEN
 
 
-def _variable(shell: Shell, node: Node) -> str:
+def variable_of(shell: Shell, node: Node) -> str:
     """The name of the variable that a word is, and nothing else; empty if it is something else."""
     if node.type == "string":
         inner = [child for child in node.children if child.is_named]
@@ -217,7 +217,7 @@ def _variable(shell: Shell, node: Node) -> str:
             node.end_byte - node.start_byte
         ):
             return ""
-        return _variable(shell, inner[0])
+        return variable_of(shell, inner[0])
     if node.type not in {"simple_expansion", "expansion"}:
         return ""
     named = [child for child in node.children if child.type == "variable_name"]

@@ -7,8 +7,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
 from precision_plan.importers.jobs import ScriptReading
+from precision_plan.importers.shell.blocks import run_block
 from precision_plan.importers.shell.state import Shell
-from precision_plan.importers.shell.statements import run_block
 from precision_plan.importers.shell.tree import parsed, simple_statements
 from precision_plan.importers.shell.world import World
 from precision_plan.importers.texts import Source
