@@ -203,7 +203,7 @@ def _composition(
         draft.add_layer(layer)
     for override in of_keys:
         draft.apply(override)
-    resolve(draft, incomplete=any(map(is_broken_input, problems)))
+    written = resolve(draft, incomplete=any(map(is_broken_input, problems)))
     options = {name: draft.data.pop(name) for name in OPTIONS if name in draft.data}
     problems += draft.problems
     problems += _option_problems(options, draft)
@@ -224,6 +224,9 @@ def _composition(
         options=options,
         texts=draft.texts,
         recipe=recipe,
+        history=draft.history,
+        chosen=expansion.words,
+        written=written,
     )
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from precision_plan.plan.diagnostic import Diagnostic
+from precision_plan.plan.history import Word
 from precision_plan.plan.origin import UNKNOWN, Origin
 from precision_plan.plan.suppression import Suppression
 
@@ -20,6 +21,10 @@ class Composition:
     a version is meant). ``choices`` maps each group to the choice made, ``options`` holds the
     top-level switches that are no part of a plan (``dry_run``, ``launcher``), ``files`` the files
     read, in order. ``recipe`` is the position of the recipe file, ``None`` without a recipe.
+
+    ``history`` holds, first to last, what layers said of a key before the one that was heard,
+    ``chosen`` the same of a group with the choice that was made as its last word, ``written`` the
+    text of a value in which ``${...}`` was resolved.
     """
 
     name: str
@@ -32,6 +37,9 @@ class Composition:
     options: Mapping[str, Any] = field(default_factory=dict)
     texts: Mapping[str, str] = field(default_factory=dict)
     recipe: Origin | None = None
+    history: Mapping[str, Sequence[Word]] = field(default_factory=dict)
+    chosen: Mapping[str, Sequence[Word]] = field(default_factory=dict)
+    written: Mapping[str, str] = field(default_factory=dict)
 
 
 def origin_of(origins: Mapping[str, Origin], field: str) -> Origin:

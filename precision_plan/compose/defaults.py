@@ -20,6 +20,7 @@ from precision_plan.compose.search_path import PRIMARY, RECIPE_GROUP, SearchPath
 from precision_plan.compose.suggest import closest, listed
 from precision_plan.plan.codes import compose_diagnostic
 from precision_plan.plan.diagnostic import Because, Diagnostic, Fix
+from precision_plan.plan.history import Word
 from precision_plan.plan.origin import Origin
 
 INCLUDE_LIMIT = 500
@@ -40,11 +41,15 @@ class Layer:
 
 @dataclass(frozen=True, slots=True)
 class Expansion:
-    """The layers, first to last, and the choice made for each group."""
+    """The layers, first to last, the choice made for each group, and who made and lost it.
+
+    The last of a group's ``words`` is the one that was heard.
+    """
 
     layers: tuple[Layer, ...]
     choices: Mapping[str, str]
     problems: tuple[Diagnostic, ...]
+    words: Mapping[str, tuple[Word, ...]]
 
 
 def expand(search_path: SearchPath, overrides: Sequence[Override]) -> Expansion:
@@ -54,7 +59,8 @@ def expand(search_path: SearchPath, overrides: Sequence[Override]) -> Expansion:
     layers = expander.expand(root, ())
     expander.report_unused()
     chosen = {key: name for key, name in reversed(expander.known.items()) if name is not None}
-    return Expansion(tuple(layers), chosen, tuple(expander.problems))
+    words = {key: tuple(reversed(said)) for key, said in expander.words.items()}
+    return Expansion(tuple(layers), chosen, tuple(expander.problems), words)
 
 
 class _Expander:
@@ -66,6 +72,7 @@ class _Expander:
         self.appended: list[Entry] = []
         self.asked: dict[str, tuple[str | tuple[str, ...] | None, Origin]] = {}
         self.deleted: dict[str, tuple[str | None, Origin]] = {}
+        self.words: dict[str, list[Word]] = {}
         self.used: set[str] = set()
         self.leaves: set[str] = set()
         self.count = 0
@@ -86,6 +93,7 @@ class _Expander:
             )
         else:
             self.asked[key] = (choice, override.origin)
+            self._said(key, choice, override.origin)
 
     # -- the tree ---------------------------------------------------------------------------
 
@@ -156,6 +164,8 @@ class _Expander:
     def _place(self, entry: Entry, parent: Placed) -> Placed:
         node = Placed(entry, parent.group, parent.final_package())
         key = node.override_key
+        if entry.kind == "group":
+            self._said(key, entry.value, entry.origin)
         if entry.kind == "group" and key in self.asked:
             choice, origin = self.asked[key]
             node.entry = replace(node.entry, value=choice, origin=origin)
@@ -203,6 +213,7 @@ class _Expander:
                     continue
                 placed = Placed(entry, node.group, node.final_package())
                 self.asked.setdefault(placed.override_key, (entry.value, entry.origin))
+                self._said(placed.override_key, entry.value, entry.origin)
             elif seen is not None and entry.kind != "self" and not entry.appended:
                 self._problem(
                     "PP016",
@@ -210,6 +221,10 @@ class _Expander:
                     seen.origin,
                     "move it to the end of the defaults list",
                 )
+
+    def _said(self, key: str, choice: str | tuple[str, ...] | None, origin: Origin) -> None:
+        """Note one more who asked for a choice, after the one that outranks it."""
+        self.words.setdefault(key, []).append(Word(choice, origin))
 
     # -- single entries ---------------------------------------------------------------------
 

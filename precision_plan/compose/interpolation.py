@@ -36,14 +36,17 @@ class _Unset(_Unresolved):
     """The key that an interpolation names is in no layer."""
 
 
-def resolve(draft: Draft, *, incomplete: bool = False) -> None:
+def resolve(draft: Draft, *, incomplete: bool = False) -> dict[str, str]:
     """Replace every interpolation in ``draft``; one without a value is reported and set to null.
 
     ``incomplete`` says that layers are missing: then it is no news that keys are.
+
+    Returns:
+        The texts that were replaced, by dotted key.
     """
     found = list(_interpolations(draft.data, ()))
     if not found:
-        return
+        return {}
     resolver = _Resolver(draft.data)
     reported: set[Path] = set()
     values = []
@@ -65,8 +68,12 @@ def resolve(draft: Draft, *, incomplete: bool = False) -> None:
                     fix=(Fix(error.fix),),
                 )
             )
+    written = {}
     for path, value in values:
-        _parent(draft.data, path)[path[-1]] = value
+        parent = _parent(draft.data, path)
+        written[".".join(map(str, path))] = parent[path[-1]]
+        parent[path[-1]] = value
+    return written
 
 
 def _interpolations(node: Any, path: Path) -> Any:

@@ -13,6 +13,7 @@ from precision_plan.compose.overrides import Override, shown_text
 from precision_plan.compose.syntax import DEPTH_LIMIT
 from precision_plan.plan.codes import compose_diagnostic
 from precision_plan.plan.diagnostic import Because, Diagnostic, Fix
+from precision_plan.plan.history import Word
 from precision_plan.plan.origin import Origin
 from precision_plan.plan.precision_plan import SECTIONS
 
@@ -23,12 +24,16 @@ _REFERENCE = re.compile(r"\$\{([A-Za-z_][\w.]*)\}")
 
 
 class Draft:
-    """The composition while it grows: ``data``, and by dotted key its origin and written number."""
+    """The composition while it grows: ``data``, and by dotted key its origin and written number.
+
+    ``history`` keeps what a later layer replaced or removed, first to last.
+    """
 
     def __init__(self) -> None:
         self.data: dict[str, Any] = {}
         self.origins: dict[str, Origin] = {}
         self.texts: dict[str, str] = {}
+        self.history: dict[str, list[Word]] = {}
         self.problems: list[Diagnostic] = []
 
     # -- layers -----------------------------------------------------------------------------
@@ -181,6 +186,7 @@ class Draft:
                     "name an index of the list, or set the whole list",
                 )
                 return False
+            self._note(path, node[int(part)], self.origin(path))
             node[int(part)] = copied(value)
         else:
             self._forget(path, node.get(part))
@@ -210,13 +216,16 @@ class Draft:
                 f"write ~{override.key}",
             )
         elif isinstance(parent, list):
-            place = self.origin(parent_key)
+            self._note(override.key, old, self.origin(override.key))
+            self._note_removal(override.key, None, override.origin)
+            place = self.origins.pop(parent_key, None) or self.origin(parent_key)
             self._forget(parent_key, parent)  # the items that follow change their places
             self.origins[parent_key] = place
             del parent[int(last)]
         else:
             del parent[last]
             self._forget(override.key, old)
+            self._note_removal(override.key, old, override.origin)
 
     # -- reading ----------------------------------------------------------------------------
 
@@ -243,9 +252,14 @@ class Draft:
     # -- bookkeeping ------------------------------------------------------------------------
 
     def _forget(self, path: str, old: Any) -> None:
-        """Drop what is known of a key with the value ``old``, and of everything below it."""
-        self.origins.pop(path, None)
+        """Drop what is known of a key with the value ``old``, and of everything below it.
+
+        What was said of it goes to the history.
+        """
+        origin = self.origins.pop(path, None)
         self.texts.pop(path, None)
+        if origin is not None and not isinstance(old, dict):
+            self._note(path, old, origin)
         items: Iterable[tuple[Any, Any]] = ()
         if isinstance(old, dict):
             items = old.items()
@@ -253,6 +267,16 @@ class Draft:
             items = enumerate(old)
         for key, value in items:
             self._forget(f"{path}.{key}", value)
+
+    def _note(self, path: str, value: Any, origin: Origin, removed: bool = False) -> None:
+        self.history.setdefault(path, []).append(Word(copied(value), origin, removed))
+
+    def _note_removal(self, path: str, old: Any, origin: Origin) -> None:
+        if isinstance(old, dict):
+            for key, value in old.items():
+                self._note_removal(f"{path}.{key}", value, origin)
+        else:
+            self._note(path, None, origin, removed=True)
 
     def _conflict(self, path: str, old: str, new: str, origin: Origin) -> None:
         self._problem(
