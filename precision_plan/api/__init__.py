@@ -8,5 +8,6 @@ from precision_plan.api.compiling import compile
 from precision_plan.api.linting import lint
 from precision_plan.api.preflighting import preflight
 from precision_plan.api.support import matrix
+from precision_plan.api.tracing import why
 
-__all__ = ["compile", "lint", "matrix", "preflight"]
+__all__ = ["compile", "lint", "matrix", "preflight", "why"]

@@ -108,6 +108,7 @@ class _Expander:
         is_group = node.entry.kind == "group"
         if is_group and key in self.deleted and self.deleted[key][0] in (None, node.choice):
             self.used.add(f"~{key}")
+            self.words[key].insert(0, Word(None, self.deleted[key][1], removed=True))
             return []
         if is_group and not self._settle(node, key):
             return []

@@ -1,0 +1,60 @@
+"""Why a field, flag or variable has its value in one recipe."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from precision_plan.api.checking import check, check_profile
+from precision_plan.compose import Composer
+from precision_plan.rules.profiles import Profile
+
+if TYPE_CHECKING:
+    from precision_plan.plan.tracing import Why
+
+
+def why(
+    recipe: str | Path,
+    subject: str,
+    overrides: Sequence[str] = (),
+    *,
+    conf_dir: str | Path | None = None,
+    search_paths: Sequence[str | Path] = (),
+    profile: Profile = "ci",
+) -> Why:
+    """Trace ``subject`` back to the layers, defaults and rules that it comes from, and forward.
+
+    Args:
+        recipe: as for :func:`compile`, like the arguments that are not named here.
+        subject: a plan field, its name without the section where one section has it, a section
+            (for the choice of its group), a command-line flag or an environment variable.
+
+    Raises:
+        UnknownName: if nothing of this name is known (:mod:`precision_plan.plan.names`).
+        ValueError: if there is no such profile.
+    """
+    from precision_plan.lower import lower
+    from precision_plan.plan.names import Subject, subject_of
+    from precision_plan.plan.tracing import Sources, Why, trace
+
+    check_profile(profile)
+    composition = Composer(conf_dir, search_paths).compose(recipe, overrides)
+    checked = check(composition, profile)
+    plan = checked.plan
+    if checked.broken:
+        unread = Subject("field", subject, ())
+        return Why(
+            composition.name, unread.name, unread.kind, plan, None, diagnostics=checked.diagnostics
+        )
+    found = Sources(
+        recipe=composition.name,
+        plan=plan,
+        lowering=lower(plan),
+        diagnostics=checked.diagnostics,
+        asked=composition.data,
+        history=composition.history,
+        chosen=composition.chosen,
+        written=composition.written,
+    )
+    return trace(subject_of(subject, plan, composition.choices), found)
