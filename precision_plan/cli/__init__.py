@@ -10,7 +10,7 @@ VERBS = {
     "preflight": "look at what a recipe names on this machine: its checkpoint",
     "rules": "list the rules, or write their pages",
     "explain": "the page of a rule, flag or environment variable",
-    "why": "where a field, flag or variable of one recipe gets its value, and what it does",
+    "why": "where a setting of a recipe comes from, and what it does",
     "matrix": "which trained format goes with which rollout format on which GPU",
     "schema": "JSON Schema of a recipe, for editors",
     "catalog": "compare another upstream version with the facts (for maintainers)",
