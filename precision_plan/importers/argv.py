@@ -12,7 +12,8 @@ import ast
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeVar
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from precision_plan.facts.megatron_parser import Option
 from precision_plan.importers.converters import CONVERTERS, KINDS
@@ -38,8 +39,13 @@ class Parsed:
     """What a command line says.
 
     ``values`` are plan fields, ``others`` the dests that the plan has no field for; ``indices``
-    gives the argv position of the option that set a field (the last one wins). ``repeated`` lists
-    fields that were given more than once with different values.
+    gives the argv position of the option that set either (the last one wins). ``repeated`` lists
+    fields that were given more than once with different values, ``firsts`` where the first of
+    them stands.
+
+    Of a line with words that are not known, ``unknown`` are the fields and dests whose value is
+    not, and ``open`` the positions of words that may hold any arguments. ``left`` are the
+    positions of words that belong to no option.
     """
 
     values: dict[str, Any] = field(default_factory=dict)
@@ -47,6 +53,28 @@ class Parsed:
     indices: dict[str, int] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
     repeated: list[str] = field(default_factory=list)
+    firsts: dict[str, int] = field(default_factory=dict)
+    unknown: set[str] = field(default_factory=set)
+    open: list[int] = field(default_factory=list)
+    left: list[int] = field(default_factory=list)
+
+
+class Hidden(NamedTuple):
+    """What is known of a word that is not known as a whole: the text before its unknown part.
+
+    ``splits``: it may turn out to be no word, or several.
+    """
+
+    before: str
+    splits: bool = False
+
+    @property
+    def opaque(self) -> bool:
+        """True if not even its first character is known."""
+        return not self.before
+
+
+NONE_HIDDEN: Mapping[int, Hidden] = MappingProxyType({})
 
 
 class _Refused(Exception):
@@ -54,9 +82,17 @@ class _Refused(Exception):
 
 
 def parse(
-    argv: Sequence[str], options: Mapping[str, Option], *, abbreviations: bool = False
+    argv: Sequence[str],
+    options: Mapping[str, Option],
+    *,
+    abbreviations: bool = False,
+    hidden: Mapping[int, Hidden] = NONE_HIDDEN,
 ) -> Parsed:
-    """Split ``argv`` (without the program's name) against ``options``."""
+    """Split ``argv`` (without the program's name) against ``options``.
+
+    ``hidden`` are the positions of words that are not known as a whole; ``argv`` has their source
+    text (``${X}``) there.
+    """
     parsed = Parsed()
     index, count = 0, len(argv)
     while index < count:
@@ -64,10 +100,14 @@ def parse(
         option = options.get(token)
         explicit: str | None = None
         if option is None:
+            if hidden and index in hidden and _hides_option(hidden[index], parsed, index):
+                index += 1
+                continue
             if token == "--" or not _looks_like_option(token, options):
                 parsed.problems.append(
                     Problem("stray", token, f"{token!r} belongs to no option", index)
                 )
+                parsed.left.append(index)
                 index += 1
                 continue
             name, equals, value = token.partition("=")
@@ -79,12 +119,23 @@ def parse(
                 parsed.problems.append(
                     Problem("unknown", name, f"{name} is no option of this parser", index)
                 )
-                index += 1
+                start, index = index, index + 1
                 while index < count and not _looks_like_option(argv[index], options):
                     index += 1  # its values, if it has any, are not strays of their own
+                parsed.left += range(start, index)
                 continue
-        index = _take(argv, index, option, explicit, options, parsed)
+        index = _take(argv, index, option, explicit, options, parsed, hidden)
     return parsed
+
+
+def _hides_option(word: Hidden, parsed: Parsed, index: int) -> bool:
+    """True for a hidden word, where an option could begin, that does not show which one it is."""
+    if "=" in word.before and word.before.startswith("-"):
+        return False
+    parsed.left.append(index)
+    if word.splits and word.opaque:
+        parsed.open.append(index)
+    return True
 
 
 def _looks_like_option(token: str, options: Mapping[str, Option]) -> bool:
@@ -116,6 +167,7 @@ def _take(
     explicit: str | None,
     options: Mapping[str, Option],
     parsed: Parsed,
+    hidden: Mapping[int, Hidden],
 ) -> int:
     """Read the values of ``option`` at ``index``; returns the index after them."""
     if option.kind != "value":
@@ -134,6 +186,8 @@ def _take(
         while after < len(argv) and (limit < 0 or after - index - 1 < limit):
             if argv[after] == "--" or _looks_like_option(argv[after], options):
                 break
+            if hidden and limit < 0 and after > index + 1 and _ends_list(after, hidden):
+                break
             after += 1
         texts = list(argv[index + 1 : after])
     if _wrong_count(option, texts):
@@ -141,6 +195,9 @@ def _take(
         parsed.problems.append(
             Problem("count", option.flag, f"{option.flag} needs {expected}", index, option.field)
         )
+        return after
+    if hidden and any(at in hidden for at in range(index, after)):
+        _store_hidden(parsed, option, texts, index)
         return after
     values = []
     for text in texts:
@@ -154,6 +211,8 @@ def _take(
         _store(parsed, option, values[0] if values else True, index)
     else:
         _store(parsed, option, tuple(values), index)
+        if hidden and after < len(argv) and _ends_list(after, hidden):
+            parsed.unknown.add(option.field or option.dest)
     return after
 
 
@@ -169,12 +228,32 @@ def _wrong_count(option: Option, texts: list[str]) -> bool:
     return not texts
 
 
+def _ends_list(at: int, hidden: Mapping[int, Hidden]) -> bool:
+    """True for a word among the values of an option that may as well hold the next option."""
+    return at in hidden and hidden[at].opaque and hidden[at].splits
+
+
+def _store_hidden(parsed: Parsed, option: Option, texts: Sequence[str], index: int) -> None:
+    """Keep the source text of a value that is not known; whoever reads ``unknown`` knows."""
+    single = option.nargs in {None, "?"}
+    name = option.field or option.dest
+    into = parsed.others if option.field is None else parsed.values
+    into[name] = texts[0] if single and texts else tuple(texts)
+    parsed.indices[name] = index
+    parsed.unknown.add(name)
+
+
 def _store(parsed: Parsed, option: Option, value: Any, index: int) -> None:
     if option.field is None:
         parsed.others[option.dest] = value
+        parsed.indices[option.dest] = index
+        parsed.unknown.discard(option.dest)
         return
     if option.field in parsed.values and parsed.values[option.field] != value:
-        parsed.repeated.append(option.field)
+        if option.field not in parsed.unknown:
+            parsed.repeated.append(option.field)
+            parsed.firsts.setdefault(option.field, parsed.indices[option.field])
+        parsed.unknown.discard(option.field)
     parsed.values[option.field] = value
     parsed.indices[option.field] = index
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from precision_plan.facts.vllm import absent_flags
@@ -20,17 +21,29 @@ from precision_plan.facts.vllm_online import (
     online_specs,
 )
 from precision_plan.facts.vllm_options import is_release, object_keys, object_values, options_at
-from precision_plan.importers.argv import Parsed, Problem, parse
+from precision_plan.importers.argv import NONE_HIDDEN, Hidden, Parsed, Problem, parse
 from precision_plan.importers.converters import human_int
 
 _NAME = re.compile(r"(?<=--)[^\.]*")
 _LEVELS = frozenset({"0", "1", "2", "3"})
 
 
-def parse_engine_arguments(argv: Sequence[str], vllm: str) -> Parsed:
-    """Split ``argv`` (with or without ``vllm serve MODEL`` before it) as vLLM would."""
-    words, problems = _flexible(_arguments(argv))
-    parsed = parse(words, options_at(vllm), abbreviations=True)
+def parse_engine_arguments(
+    argv: Sequence[str], vllm: str, hidden: Mapping[int, Hidden] = NONE_HIDDEN
+) -> Parsed:
+    """Split ``argv`` (with or without ``vllm serve MODEL`` before it) as vLLM would.
+
+    ``hidden`` is that of :func:`importers.argv.parse`.
+    """
+    written = list(enumerate(argv))[_before_arguments(argv) :]
+    words, problems = _flexible(written)
+    parsed = parse(
+        [word for _, word in words],
+        options_at(vllm),
+        abbreviations=True,
+        hidden={at: hidden[place] for at, (place, _) in enumerate(words) if place in hidden},
+    )
+    _replace(parsed, [place for place, _ in words])
     parsed.problems[:0] = problems
     if not is_release(vllm):
         # An argument that another release has cannot be told from a misspelt one, unless it is
@@ -47,43 +60,54 @@ def parse_engine_arguments(argv: Sequence[str], vllm: str) -> Parsed:
     return parsed
 
 
-def _arguments(argv: Sequence[str]) -> list[str]:
-    words = list(argv)
-    if words[:1] == ["vllm"]:
-        del words[0]
-    if words[:1] == ["serve"]:
-        del words[0]
-    if words and not words[0].startswith("-"):
-        del words[0]  # the model
-    return words
+def _before_arguments(argv: Sequence[str]) -> int:
+    """How many words stand before the arguments: ``vllm``, ``serve`` and the model."""
+    count = int(list(argv[:1]) == ["vllm"])
+    count += list(argv[count : count + 1]) == ["serve"]
+    return count + (len(argv) > count and not argv[count].startswith("-"))
 
 
-def _flexible(argv: Sequence[str]) -> tuple[list[str], list[Problem]]:
+def _replace(parsed: Parsed, places: Sequence[int]) -> None:
+    """Turn positions among the words that argparse gets into those of the command line."""
+    parsed.problems[:] = [replace(each, index=places[each.index]) for each in parsed.problems]
+    for positions in (parsed.indices, parsed.firsts):
+        positions.update({name: places[at] for name, at in positions.items()})
+    parsed.open[:] = [places[at] for at in parsed.open]
+    parsed.left[:] = [places[at] for at in parsed.left]
+
+
+_Words = list[tuple[int, str]]
+"""Words and their positions on the command line."""
+
+
+def _flexible(argv: _Words) -> tuple[_Words, list[Problem]]:
     """The words that argparse gets, and what cannot even be rewritten."""
     words = _renamed(argv)
     merged: dict[str, dict[str, Any]] = {}
-    kept: list[str] = []
+    places: dict[str, int] = {}
+    kept: _Words = []
     problems: list[Problem] = []
     index = 0
     while index < len(words):
-        word = words[index]
+        place, word = words[index]
         index += 1
         name, equals, value = word.partition("=")
         if not name.startswith("-") or "." not in name or _is_number(word):
-            kept.append(word)
+            kept.append((place, word))
             continue
         if not equals:
             if index == len(words):
-                problems.append(Problem("count", name, f"{name} needs a value", index - 1))
+                problems.append(Problem("count", name, f"{name} needs a value", place))
                 break
-            value = words[index]
+            value = words[index][1]
             index += 1
         if name.endswith("+"):
             name, value = name[:-1], json.dumps(value.split(","))
         flag, *keys = name.split(".")
         _merge(merged.setdefault(flag, {}), _nested(keys, _scalar(value)))
+        places.setdefault(flag, place)
     for flag, content in merged.items():
-        kept += [flag, json.dumps(content)]
+        kept += [(places[flag], flag), (places[flag], json.dumps(content))]
     return kept, problems
 
 
@@ -91,20 +115,21 @@ def _is_number(word: str) -> bool:
     return re.fullmatch(r"-\d*\.?\d+", word) is not None
 
 
-def _renamed(argv: Sequence[str]) -> list[str]:
-    words: list[str] = []
-    for index, word in enumerate(argv):
-        following = argv[index + 1] if index + 1 < len(argv) else None
+def _renamed(argv: _Words) -> _Words:
+    words: _Words = []
+    for index, (place, word) in enumerate(argv):
+        following = argv[index + 1][1] if index + 1 < len(argv) else None
         if word.startswith("--"):
             name, equals, value = word.partition("=")
             name = _NAME.sub(lambda found: found.group().replace("_", "-"), name, count=1)
-            words.append(name + equals + value)
+            words.append((place, name + equals + value))
         elif word.startswith("-O") and word != "-O":
-            words += ["--optimization-level", word[3:] if word[2] == "=" else word[2:]]
+            level = word[3:] if word[2] == "=" else word[2:]
+            words += [(place, "--optimization-level"), (place, level)]
         elif word == "-O" and following in _LEVELS:
-            words.append("--optimization-level")
+            words.append((place, "--optimization-level"))
         else:
-            words.append(word)
+            words.append((place, word))
     return words
 
 
