@@ -6,7 +6,7 @@ import sys
 from argparse import Namespace
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from precision_plan.cli._arguments import (
     Parser,
@@ -18,6 +18,9 @@ from precision_plan.cli._arguments import (
 )
 from precision_plan.cli._output import emit, use_color, width
 from precision_plan.render import LINT_FORMATS
+
+if TYPE_CHECKING:
+    from precision_plan.render._run import Run
 
 
 def configure(parser: Parser) -> None:
@@ -42,6 +45,16 @@ def configure(parser: Parser) -> None:
         help="least severity for exit code 1 (default: error)",
     )
     parser.add_argument(
+        "--baseline",
+        metavar="FILE",
+        help="findings to pass over: those that --update-baseline recorded in FILE",
+    )
+    parser.add_argument(
+        "--update-baseline",
+        action="store_true",
+        help="record today's findings in the FILE of --baseline, and pass over them",
+    )
+    parser.add_argument(
         "--target",
         metavar="KEY=VALUE",
         nargs="+",
@@ -58,6 +71,8 @@ def run(args: Namespace) -> int:
         return _batch(args)
     if not args.paths:
         raise UsageError("required: PATH, or --jsonl FILE", "precision-plan lint --help")
+    if args.update_baseline and args.baseline is None:
+        raise UsageError("--update-baseline needs --baseline FILE", "FILE is written")
     from precision_plan.api import lint
     from precision_plan.plan.compiled import exit_code
     from precision_plan.render import render_lint
@@ -69,10 +84,29 @@ def run(args: Namespace) -> int:
         conf_dir=args.conf_dir,
         search_paths=args.search_path,
     )
+    run = _run(args)
+    if args.baseline is not None:
+        from precision_plan.cli._baseline import against, update
+
+        apply = update if args.update_baseline else against
+        report = apply(report, args.baseline, args.paths, args.profile, run)
     color = args.output is None and use_color(args.color, sys.stdout)
-    text = render_lint(report, args.format, width=width(sys.stdout), color=color)
+    text = render_lint(report, args.format, width=width(sys.stdout), color=color, run=run)
     emit(text, args.output)
     return exit_code(report.diagnostics, args.fail_on)
+
+
+def _run(args: Namespace) -> Run:
+    """What the formats for CI may know of this run."""
+    from precision_plan.cli._repository import folders
+    from precision_plan.render._run import Run
+
+    here, root = folders()
+    if args.format != "sarif":
+        return Run(here, root, args.fail_on)
+    from precision_plan.cli._pages import pages
+
+    return Run(here, root, args.fail_on, {page.id: page for page in pages()})
 
 
 def _batch(args: Namespace) -> int:

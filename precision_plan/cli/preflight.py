@@ -15,7 +15,7 @@ from precision_plan.cli._arguments import (
     add_profile_option,
 )
 from precision_plan.cli._output import emit, use_color, width
-from precision_plan.render import LINT_FORMATS
+from precision_plan.render import PREFLIGHT_FORMATS
 
 
 def configure(parser: Parser) -> None:
@@ -24,7 +24,7 @@ def configure(parser: Parser) -> None:
     parser.add_argument(
         "overrides", metavar="OVERRIDE", nargs="*", help="as Hydra reads them: section.key=value"
     )
-    add_output_options(parser, LINT_FORMATS)
+    add_output_options(parser, PREFLIGHT_FORMATS)
     add_profile_option(parser)
     add_conf_options(parser)
 

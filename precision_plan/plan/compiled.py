@@ -42,10 +42,25 @@ class Compiled:
 
 
 @dataclass(frozen=True, slots=True)
+class BaselineUse:
+    """What a baseline file did to a report.
+
+    ``hidden`` are findings that it holds, ``gone`` is the number of its entries that are found no
+    more, and ``recorded`` how many findings were written to it, if it was written.
+    """
+
+    file: str
+    hidden: tuple[Diagnostic, ...] = ()
+    gone: int = 0
+    recorded: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class LintReport:
     """The findings over any number of files.
 
     ``files`` were checked; ``skipped`` are YAML files in the folders that are no recipes.
+    ``diagnostics`` are those that count: what a ``baseline`` hides is told there.
     """
 
     diagnostics: tuple[Diagnostic, ...]
@@ -54,6 +69,7 @@ class LintReport:
     unchecked: Mapping[str, tuple[str, ...]]
     seconds: float
     skipped: tuple[str, ...] = ()
+    baseline: BaselineUse | None = None
 
 
 @dataclass(frozen=True, slots=True)

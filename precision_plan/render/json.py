@@ -42,7 +42,12 @@ def lint(report: LintReport) -> str:
         {
             "schema_version": SCHEMA_VERSION,
             "diagnostics": [diagnostic(found, mask) for found in report.diagnostics],
-            "summary": {**summary, "files": list(report.files), "skipped": list(report.skipped)},
+            "summary": {
+                **summary,
+                "files": list(report.files),
+                "skipped": list(report.skipped),
+                **_baseline(report, mask),
+            },
         }
     )
 
@@ -116,6 +121,15 @@ def _summary(
         "rules": rules,
         "unchecked": {id: list(needs) for id, needs in sorted(unchecked.items())},
     }
+
+
+def _baseline(report: LintReport, mask: Mask) -> dict[str, Any]:
+    """What a baseline did; nothing if there is none."""
+    used = report.baseline
+    if used is None:
+        return {}
+    told = {"file": mask.text(used.file), "hidden": len(used.hidden), "gone": used.gone}
+    return {"baseline": told if used.recorded is None else {**told, "recorded": used.recorded}}
 
 
 def _lowered(lowering: Lowering, mask: Mask) -> dict[str, Any]:

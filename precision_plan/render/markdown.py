@@ -81,17 +81,26 @@ def _cell(text: str) -> str:
     return _prose(text).replace("|", r"\|")
 
 
-def _link(source: str) -> str:
-    """The source as a link to the very lines, where its form tells the address."""
+def address(source: str) -> str:
+    """The address of a source, to the very lines, where its form tells it; else nothing."""
     if source.startswith("https://"):
-        address, _, note = source.partition(" ")
-        return f"<{address}> {note}".rstrip()
+        return source.partition(" ")[0]
     issue = _GITHUB_ISSUE.fullmatch(source)
     if issue:
-        return f"[{source}](https://github.com/{issue[1]}/issues/{issue[2]})"
+        return f"https://github.com/{issue[1]}/issues/{issue[2]}"
     file = _GITHUB_FILE.fullmatch(source)
     if file:
         repository, commit, path, first, last = file.groups()
         lines = f"#L{first}" + (f"-L{last}" if last else "") if first else ""
-        return f"[{source}](https://github.com/{repository}/blob/{commit}/{path}{lines})"
-    return f"`{source}`"
+        return f"https://github.com/{repository}/blob/{commit}/{path}{lines}"
+    return ""
+
+
+def _link(source: str) -> str:
+    """The source as a link, where it has an address."""
+    link = address(source)
+    if not link:
+        return f"`{source}`"
+    if source.startswith("https://"):
+        return f"<{link}> {source.partition(' ')[2]}".rstrip()
+    return f"[{source}]({link})"

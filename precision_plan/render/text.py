@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from precision_plan.plan import Target
-from precision_plan.plan.diagnostic import SEVERITIES
+from precision_plan.render._closing import count, counts, notes, summary, unchecked
 from precision_plan.render._findings import finding, setting
 from precision_plan.render._layout import Style, hanging, printable, table, wrap
 from precision_plan.render._mask import Mask
 
 if TYPE_CHECKING:
-    from precision_plan.plan import Diagnostic, Item, Lowering, PrecisionPlan
+    from precision_plan.plan import Item, Lowering, PrecisionPlan
     from precision_plan.plan.compiled import Compiled, LintReport, Preflight
     from precision_plan.plan.layer_map import ModuleFormat
 
@@ -27,9 +27,9 @@ def plan(compiled: Compiled, *, width: int = 80, color: bool = False) -> str:
     if compiled.lowering is not None:
         blocks += _lowering(compiled.lowering, compiled.plan, mask, width, style)
     blocks += [finding(found, mask, width, style) for found in compiled.diagnostics]
-    closing = _unchecked(compiled.unchecked, width, style)
-    closing.append(_summary(compiled.diagnostics, (_count(compiled.rules_checked, "rule"),),
-                            compiled.seconds, style))  # fmt: skip
+    closing = _notes(unchecked(compiled.unchecked), width, style)
+    closing.append(summary(compiled.diagnostics, (count(compiled.rules_checked, "rule"),),
+                           compiled.seconds, style))  # fmt: skip
     blocks.append(closing)
     return _join(blocks)
 
@@ -38,11 +38,8 @@ def lint(report: LintReport, *, width: int = 80, color: bool = False) -> str:
     """Findings over any number of files, errors first, and one closing line."""
     style, mask = Style(color), Mask()
     blocks = [finding(found, mask, width, style) for found in report.diagnostics]
-    closing = _unchecked(report.unchecked, width, style)
-    counts = [_count(report.rules_checked, "rule"), _count(len(report.files), "file")]
-    if report.skipped:
-        counts.append(f"{len(report.skipped)} skipped")
-    closing.append(_summary(report.diagnostics, counts, report.seconds, style))
+    closing = _notes(notes(report), width, style)
+    closing.append(summary(report.diagnostics, counts(report), report.seconds, style))
     blocks.append(closing)
     return _join(blocks)
 
@@ -54,18 +51,18 @@ def preflight(report: Preflight, *, width: int = 80, color: bool = False) -> str
     rows += [(name, "unknown: not looked at") for name in report.unseen]
     blocks = [[style("title", printable(report.name)), *table(rows, (32,), width, indent=2)]]
     blocks += [finding(found, mask, width, style) for found in report.diagnostics]
-    closing = _unchecked(report.unchecked, width, style)
-    counts = (_count(report.rules_checked, "rule"),)
-    blocks.append([*closing, _summary(report.diagnostics, counts, report.seconds, style)])
+    closing = _notes(unchecked(report.unchecked), width, style)
+    rules = (count(report.rules_checked, "rule"),)
+    blocks.append([*closing, summary(report.diagnostics, rules, report.seconds, style)])
     return _join(blocks)
+
+
+def _notes(sentences: Iterable[str], width: int, style: Style) -> list[str]:
+    return [style("dim", line) for text in sentences for line in wrap(text, width)]
 
 
 def _join(blocks: Iterable[Sequence[str]]) -> str:
     return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 # Header ---------------------------------------------------------------------------------------
@@ -101,7 +98,7 @@ def _target(plan: PrecisionPlan) -> str:
     else:
         words.append("GPU not declared")
     if hardware.nodes is not None and hardware.gpus_per_node is not None:
-        words.append(f"{_count(hardware.nodes, 'node')} x {hardware.gpus_per_node} GPUs")
+        words.append(f"{count(hardware.nodes, 'node')} x {hardware.gpus_per_node} GPUs")
     words.append(target.framework or "framework not declared")
     words += [f"{package} {version}" for package, version in target.versions]
     return ", ".join(words)
@@ -209,35 +206,3 @@ def _because(item: Item, plan: PrecisionPlan) -> str:
 
 def _as_option(name: str) -> str:
     return name.replace("_", "-")
-
-
-# Closing --------------------------------------------------------------------------------------
-def _unchecked(unchecked: Mapping[str, Sequence[str]], width: int, style: Style) -> list[str]:
-    if not unchecked:
-        return []
-    needs = sorted({_field(need) for missing in unchecked.values() for need in missing})
-    verb = "is" if len(needs) == 1 else "are"
-    text = f"{_count(len(unchecked), 'rule')} not checked: {', '.join(needs)} {verb} not declared"
-    return [style("dim", line) for line in wrap(text, width)]
-
-
-def _field(need: str) -> str:
-    return {"gpu": "hardware.gpu", "env": "env"}.get(need, f"software.{need}")
-
-
-def _summary(
-    diagnostics: Sequence[Diagnostic], counts: Sequence[str], seconds: float, style: Style
-) -> str:
-    found = {
-        severity: sum(1 for diagnostic in diagnostics if diagnostic.severity == severity)
-        for severity in SEVERITIES
-    }
-    words = [
-        style("error" if found["error"] else "good", _count(found["error"], "error")),
-        style("warning", _count(found["warning"], "warning"))
-        if found["warning"]
-        else _count(0, "warning"),
-    ]
-    if found["advice"]:
-        words.append(style("advice", f"{found['advice']} advice"))
-    return ", ".join([*words, *counts, f"{seconds:.2f} s"])
