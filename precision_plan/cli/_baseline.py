@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from precision_plan.plan.baseline import Baseline, Entry, Judged, Key
     from precision_plan.render._run import Run
 
-_HINT = "--update-baseline records today's findings in it"
+_MISSING = "--update-baseline records today's findings in it"
+_FOREIGN = "name another file, or delete it and record today's findings with --update-baseline"
 
 
 def against(
@@ -76,11 +77,11 @@ def _read(path: Path) -> Baseline:
     try:
         return baseline.parse(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise UsageError(f"cannot read the baseline {path}: {error.strerror}", _HINT) from error
+        raise UsageError(f"cannot read the baseline {path}: {error.strerror}", _MISSING) from error
     except UnicodeDecodeError:
-        raise UsageError(f"{path} is no baseline: it is not text in UTF-8", _HINT) from None
+        raise UsageError(f"{path} is no baseline: it is not text in UTF-8", _FOREIGN) from None
     except ValueError as error:
-        raise UsageError(f"{path} is no baseline: {error}", _HINT) from error
+        raise UsageError(f"{path} is no baseline: {error}", _FOREIGN) from error
 
 
 def _judged(

@@ -93,7 +93,16 @@ def run(args: Namespace) -> int:
     color = args.output is None and use_color(args.color, sys.stdout)
     text = render_lint(report, args.format, width=width(sys.stdout), color=color, run=run)
     emit(text, args.output)
+    if args.update_baseline and report.baseline is None:
+        sys.stderr.write(_not_written(args.baseline))
     return exit_code(report.diagnostics, args.fail_on)
+
+
+def _not_written(baseline: str) -> str:
+    return (
+        f"precision-plan: the baseline {baseline} is not written: "
+        "some input cannot be read, so that its findings are not known\n"
+    )
 
 
 def _run(args: Namespace) -> Run:
@@ -115,6 +124,8 @@ def _batch(args: Namespace) -> int:
 
     if args.paths:
         raise UsageError("--jsonl and PATH exclude each other", "lint the files in a second call")
+    if args.baseline is not None or args.update_baseline:
+        raise UsageError("--jsonl and --baseline exclude each other", "a line has no file")
     code = 0
     try:
         with _lines(args.jsonl) as lines:

@@ -47,10 +47,11 @@ class Run:
     def path(self, file: str) -> str:
         """``file`` below :attr:`root`, with ``/``; absolute if it lies elsewhere."""
         path = posixpath.normpath(posixpath.join(_slashes(self.here), _slashes(file)))
-        root = _slashes(self.root).rstrip("/")
+        root = _slashes(self.root)
         if root and path == root:
             return "."
-        return path[len(root) + 1 :] if root and path.startswith(f"{root}/") else path
+        inside = f"{root.rstrip('/')}/"
+        return path[len(inside) :] if root and path.startswith(inside) else path
 
     def place(self, origin: Origin, mask: Mask) -> Place | None:
         """Where an origin is; ``None`` if it is not in a file."""

@@ -1,13 +1,14 @@
 """Markdown for a job summary or a comment: findings by file, reasons and ways out folded away.
 
 Only this module's own words are Markdown. What comes from a recipe stands in ``<code>``, where no
-name is mentioned and nothing is linked, with every character written as a reference that Markdown
-or HTML could act upon.
+name is mentioned and nothing is linked; what could close it, or mean something to Markdown where
+that is read, is written as a character reference.
 """
 
 from __future__ import annotations
 
 import re
+from html import escape
 from typing import TYPE_CHECKING
 
 from precision_plan.render._closing import counts, found, notes
@@ -36,7 +37,7 @@ def lint(report: LintReport, run: Run) -> str:
     for each in _by_file(report, run, mask):
         place = run.place_of(each, mask)
         path = place.path if place else ""
-        new = [f"### {_code(path) if path else 'Command line'}"] if path != file else []
+        new = [f"### {_heading(path)}"] if path != file else []
         new.append(_finding(each, run, mask))
         size += sum(map(len, new)) + 2 * len(new)
         if size > LIMIT:
@@ -75,8 +76,12 @@ def _finding(each: Diagnostic, run: Run, mask: Mask) -> str:
     )
 
 
+def _heading(path: str) -> str:
+    return f"<code>{_inert(printable(path))}</code>" if path else "Command line"
+
+
 def _code(text: str) -> str:
-    return f"<code>{_inert(printable(text))}</code>"
+    return f"<code>{escape(text, quote=False)}</code>"
 
 
 def _inert(text: str) -> str:

@@ -44,8 +44,8 @@ def lint(report: LintReport) -> str:
             "diagnostics": [diagnostic(found, mask) for found in report.diagnostics],
             "summary": {
                 **summary,
-                "files": list(report.files),
-                "skipped": list(report.skipped),
+                "files": list(map(mask.text, report.files)),
+                "skipped": list(map(mask.text, report.skipped)),
                 **_baseline(report, mask),
             },
         }

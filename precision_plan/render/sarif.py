@@ -62,8 +62,8 @@ def lint(report: LintReport, run: Run) -> str:
                 },
                 "invocations": [_invocation(report, run)],
                 "artifacts": [
-                    {"location": _artifact(mask.text(run.path(file))), "roles": ["analysisTarget"]}
-                    for file in report.files
+                    {"location": _artifact(path), "roles": ["analysisTarget"]}
+                    for path in dict.fromkeys(mask.text(run.path(file)) for file in report.files)
                 ],
                 "results": results,
             }
