@@ -74,32 +74,37 @@ def arithmetic(shell: Shell, node: Node, world: World) -> int | None:
 
 def changed(shell: Shell, node: Node, world: World) -> None:
     """Carry out ``((N++))``, ``((N = M * 2))``, ``((N += 1))``."""
-    at = shell.at(node)
     inner = [child for child in node.children if child.is_named]
-    if not inner:
+    if inner:
+        change(shell, inner[0], world)
+
+
+def change(shell: Shell, node: Node, world: World) -> None:
+    """Carry out one expression that changes a variable."""
+    if node.type not in _CHANGES:
         return
-    change = inner[0]
-    named = next((child for child in change.children if child.type == "variable_name"), None)
-    signs = [text_of(child, shell.source) for child in change.children if child is not named]
-    if named is None or change.type not in _CHANGES:
+    named = next((child for child in node.children if child.type in _NAMES), None)
+    signs = [text_of(child, shell.source) for child in node.children if child is not named]
+    if named is None:
         return
     name = text_of(named, shell.source)
     before = _variable(shell, name, world)
     sign = next((each for each in signs if each in _STEPS or each in _ASSIGNS), "")
     if sign in _STEPS:
         after = None if before is None else before + _STEPS[sign]
-    elif sign in _ASSIGNS and change.children[0] == named:
-        operand = arithmetic(shell, change.children[-1], world)
+    elif sign in _ASSIGNS and node.children[0] == named:
+        operand = arithmetic(shell, node.children[-1], world)
         after = _assigned(sign, before, operand)
     else:
         return
     piece = Piece(str(after), shell.source, node.start_byte, exact=False)
     if after is None:
         piece = piece._replace(text=f"${name}", known=False, name=name)
-    world.set(name, Text((piece,)), at)
+    world.set(name, Text((piece,)), shell.at(node))
 
 
 _CHANGES = frozenset({"postfix_expression", "unary_expression", "binary_expression"})
+_NAMES = frozenset({"variable_name", "word"})
 _STEPS: Mapping[str, int] = {"++": 1, "--": -1}
 _ASSIGNS = frozenset({"=", "+=", "-=", "*=", "/=", "%="})
 
@@ -145,11 +150,11 @@ def _value(shell: Shell, node: Node, world: World) -> int | None:
         inner = [child for child in node.children if child.is_named]
         condition = _value(shell, inner[0], world)
         return None if condition is None else _value(shell, inner[1 if condition else 2], world)
-    if kind == "variable_name":
+    if kind in _NAMES:
         return _variable(shell, text_of(node, shell.source), world)
     from precision_plan.importers.shell.words import text
 
-    if kind in {"simple_expansion", "expansion", "string", "command_substitution", "word"}:
+    if kind in {"simple_expansion", "expansion", "string", "command_substitution"}:
         found = text(shell, node, world)
         return integer(found)
     return None

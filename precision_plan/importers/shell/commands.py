@@ -212,9 +212,14 @@ def _run_file(
                 each.flow = None
         return after
     shell.leave("source", node, opened)
-    if missing and name.known and not name.assumed:
+    if missing and name.known and not name.assumed and _beside_the_script(name):
         _not_there(shell, node, name, world)
     return [world]
+
+
+def _beside_the_script(name: Text) -> bool:
+    """True if a path starts at the script's own folder: any other may lie on another machine."""
+    return bool(name.pieces) and name.pieces[0].name == "BASH_SOURCE"
 
 
 def _not_there(shell: Shell, node: Node, name: Text, world: World) -> None:
@@ -249,7 +254,7 @@ def _lost_backslash(shell: Shell, node: Node, found: list[Text]) -> None:
         compose_diagnostic(
             "PP941",
             f"{found[0].shown} is run as a command of its own: it belongs to no command",
-            found[0].origin,
+            shell.origin(node),
             because=(Because(why),),
             fix=(Fix("continue the line before with a backslash as its last character"),),
             stage="parse",
@@ -359,6 +364,23 @@ def _read(shell: Shell, node: Node, world: World, found: list[Text]) -> list[Out
     return [(world, True)]
 
 
+def _printf(shell: Shell, node: Node, world: World, found: list[Text]) -> list[Outcome]:
+    """``printf -v NAME FORMAT TEXT``; any other prints and sets nothing."""
+    if len(found) < 4 or found[1].value != "-v" or not found[2].shown.isidentifier():
+        return [(world, True)]
+    form, values = found[3].value, found[4:]
+    if form is None or form.count("%s") != len(values) or form.count("%") != len(values):
+        return _read(shell, node, world, [found[0], found[2]])
+    pieces: list[Piece] = []
+    for index, part in enumerate(form.split("%s")):
+        if index:
+            pieces.extend(values[index - 1].pieces)
+        if part:
+            pieces.append(found[3].pieces[0]._replace(text=part, exact=False))
+    world.set(found[2].shown, Text(tuple(pieces)), shell.at(node))
+    return [(world, True)]
+
+
 def _eval(shell: Shell, node: Node, world: World, found: list[Text]) -> list[Outcome]:
     if len(found) == 2 and found[1].known and "\n" not in found[1].shown:
         _run_text(shell, world, found[1])
@@ -376,7 +398,7 @@ def _exec(shell: Shell, node: Node, world: World, found: list[Text]) -> list[Out
 
 _BUILTINS: Mapping[str, _Builtin] = {
     **dict.fromkeys(
-        ("echo", "printf", "true", "false", ":", "wait", "trap", "ulimit", "umask", "shopt", "hash",
+        ("echo", "true", "false", ":", "wait", "trap", "ulimit", "umask", "shopt", "hash",
          "alias", "unalias", "type", "jobs", "enable", "popd", "test", "[", "times", "bg",
          "fg", "disown", "builtin", "history", "complete"),
         _nothing,
@@ -386,6 +408,7 @@ _BUILTINS: Mapping[str, _Builtin] = {
     **dict.fromkeys(("read", "mapfile", "readarray", "getopts"), _read),
     **dict.fromkeys(("cd", "pushd"), _cd),
     "let": _read,
+    "printf": _printf,
     "set": _set,
     "shift": _shift,
     "eval": _eval,

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, NamedTuple
+from warnings import catch_warnings, simplefilter
 
 from precision_plan.importers.jobs import Branch
 from precision_plan.importers.shell.arithmetic import arithmetic, integer
@@ -203,10 +204,12 @@ def _open_text(value: Text) -> Text:
 def _matched(left: Text, pattern: str, right: Text) -> Judged:
     if left.value is None or left.assumed or right.value is None:
         return _OPEN
-    try:
-        return Judged(re.search(pattern, left.value) is not None)
-    except (re.error, RecursionError):
-        return _OPEN
+    with catch_warnings():
+        simplefilter("ignore")  # what Python may read otherwise one day
+        try:
+            return Judged(re.search(pattern, left.value) is not None)
+        except (re.error, RecursionError):
+            return _OPEN
 
 
 def variable_of(shell: Shell, node: Node) -> str:

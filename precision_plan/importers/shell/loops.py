@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from precision_plan.importers.jobs import Branch
+from precision_plan.importers.shell.arithmetic import arithmetic, change
+from precision_plan.importers.shell.assignments import assign
 from precision_plan.importers.shell.blocks import Outcome, Worlds, run_block
 from precision_plan.importers.shell.decisions import split
 from precision_plan.importers.shell.state import Shell
@@ -83,9 +85,40 @@ def while_loop(shell: Shell, node: Node, world: World) -> list[Outcome]:
     return [(_past_loop(after), True) for after in distinct(done + worlds)]
 
 
-def once_loop(shell: Shell, node: Node, world: World) -> list[Outcome]:
-    """A loop whose rounds are not counted: its body runs once, or not at all."""
+def counted_loop(shell: Shell, node: Node, world: World) -> list[Outcome]:
+    """``for ((i = 0; i < N; i++))``: counted if its numbers are known."""
     body = node.child_by_field_name("body")
+    start = node.child_by_field_name("initializer")
+    condition = node.child_by_field_name("condition")
+    step = node.child_by_field_name("update")
+    children = [] if body is None else body.children
+    if start is not None and start.type == "variable_assignment":
+        shell.visited.add(shell.at(start))
+        assign(shell, start, world)
+    elif start is not None:
+        change(shell, start, world)
+    if condition is None or arithmetic(shell, condition, world) is None:
+        return _once(shell, node, children, world)
+    done: Worlds = []
+    worlds = [world]
+    for _ in range(MOST_ROUNDS * 4):
+        inside = [each for each in worlds if arithmetic(shell, condition, each)]
+        done += [each for each in worlds if each not in inside]
+        after = _again(run_block(shell, children, inside))
+        done += [each for each in after if each.flow is not None]
+        worlds = [each for each in after if each.flow is None]
+        for each in worlds:
+            if step is not None:
+                change(shell, step, each)
+        if not worlds:
+            break
+    else:
+        shell.leave("limit", node, f"more than {MOST_ROUNDS * 4} rounds")
+    return [(_past_loop(after), True) for after in distinct(done + worlds)]
+
+
+def _once(shell: Shell, node: Node, children: list[Node], world: World) -> list[Outcome]:
+    """A loop whose rounds are not counted: its body runs once, or not at all."""
     branch = Branch(one_line(node, shell.source), True, shell.origin(node))
-    inside = run_block(shell, [] if body is None else body.children, [world.under(branch)])
+    inside = run_block(shell, children, [world.under(branch)])
     return [(_past_loop(after), True) for after in distinct([world, *inside])]

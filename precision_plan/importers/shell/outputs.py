@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from precision_plan.importers.shell.arithmetic import integer
+from precision_plan.importers.shell.assignments import assign
 from precision_plan.importers.shell.state import Shell
 from precision_plan.importers.shell.tree import WORDS, text_of
 from precision_plan.importers.shell.words import MOST_WORDS, between, literal_body, words
@@ -65,6 +66,9 @@ def _printed(shell: Shell, node: Node, world: World) -> Text | None:
         return Text() if printed is not None and _goes_to_file(shell, node) else printed
     if kind == "command":
         return _command(shell, node, world)
+    if kind == "variable_assignment":
+        assign(shell, node, world)
+        return Text()
     return None
 
 

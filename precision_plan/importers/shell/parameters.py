@@ -42,7 +42,7 @@ def expansion(shell: Shell, node: Node, world: World, quoted: bool) -> Part:
     rest = [child for child in children[at + 1 :] if child.type != "}"]
     if rest:
         return _operated(shell, node, world, (value, name, many, quoted), rest)
-    return _plain(shell, node, value, name, many, quoted)
+    return _plain(shell, node, world, value, name, many, quoted)
 
 
 def _parameter(shell: Shell, node: Node, world: World) -> tuple[Value, str, bool]:
@@ -72,7 +72,7 @@ def _parameter(shell: Shell, node: Node, world: World) -> tuple[Value, str, bool
 
 def _script_name(shell: Shell, name: str) -> Text:
     file = shell.source.file if name == "BASH_SOURCE" else shell.top.file
-    return Text((Piece(file, shell.source, 0, exact=False),))
+    return Text((Piece(file, shell.source, 0, exact=False, name="BASH_SOURCE"),))
 
 
 def parameter(shell: Shell, name: str, world: World) -> Value:
@@ -98,7 +98,9 @@ def parameter(shell: Shell, name: str, world: World) -> Value:
     return variable.value
 
 
-def _plain(shell: Shell, node: Node, value: Value, name: str, many: bool, quoted: bool) -> Part:
+def _plain(
+    shell: Shell, node: Node, world: World, value: Value, name: str, many: bool, quoted: bool
+) -> Part:
     if value is None:
         if name in _MANY:
             shell.leave("arguments", node, "only the caller of the script knows them")
@@ -109,7 +111,7 @@ def _plain(shell: Shell, node: Node, value: Value, name: str, many: bool, quoted
     if isinstance(value, Text):
         return Part((value,), quoted)
     if many and quoted and name != "@" and _joins(shell, node):
-        return Part((joined_by_spaces(value),), True)
+        return Part((_joined(value, _separator(world)),), True)
     if many:
         return Part(value, quoted, True)
     return Part((value[0] if value else EMPTY,), quoted)
@@ -121,12 +123,20 @@ def _joins(shell: Shell, node: Node) -> bool:
     return shown.startswith(("$*", "${*")) or "[*]" in shown
 
 
-def joined_by_spaces(texts: tuple[Text, ...]) -> Text:
+def _separator(world: World) -> str:
+    """The first character of ``IFS``."""
+    variable = world.variables.get("IFS")
+    if variable is None or not isinstance(variable.value, Text):
+        return " "
+    return variable.value.shown[:1]
+
+
+def _joined(texts: tuple[Text, ...], separator: str) -> Text:
     """Elements as one text."""
     pieces: list[Piece] = []
     for index, each in enumerate(texts):
-        if index:
-            pieces.append(Piece(" "))
+        if index and separator:
+            pieces.append(Piece(separator))
         pieces.extend(each.pieces)
     return Text(tuple(pieces))
 
@@ -171,7 +181,7 @@ def _operated(
     if value is None or many or not isinstance(value, Text):
         if isinstance(value, tuple) and many:
             return Part((unknown(shell, node, quoted),), quoted)
-        return _plain(shell, node, value, name, many, quoted)
+        return _plain(shell, node, world, value, name, many, quoted)
     changed = _changed(shell, world, value, sign, rest[1:])
     if changed is None:
         return Part((unknown(shell, node, quoted),), quoted)
@@ -193,9 +203,9 @@ def _defaulted(
             return Part((_assumed(EMPTY, name, shell, node),), quoted, many)
         return _default(shell, world, nodes, quoted)
     if not empty:
-        return _plain(shell, node, value, name, many, quoted)
+        return _plain(shell, node, world, value, name, many, quoted)
     if sign.endswith("?"):
-        return _plain(shell, node, None, name, many, quoted)
+        return _plain(shell, node, world, None, name, many, quoted)
     part = _default(shell, world, nodes, quoted)
     if value is None:
         texts = tuple(_assumed(each, name, shell, node) for each in part.texts or (EMPTY,))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from precision_plan.importers.jobs import ScriptReading
 from precision_plan.importers.shell.blocks import run_block
 from precision_plan.importers.shell.state import Shell
-from precision_plan.importers.shell.tree import parsed, simple_statements
+from precision_plan.importers.shell.tree import one_line, parsed, simple_statements
 from precision_plan.importers.shell.world import World
 from precision_plan.importers.texts import Source
 from precision_plan.plan import Because, Fix
@@ -47,6 +48,9 @@ def _account(
     shell: Shell, root: Node, tokens: dict[tuple[str, int, int], Literal["read", "left"]]
 ) -> None:
     """What became of every statement: read on some way, or left over."""
+    if root.type == "ERROR":  # nothing that the grammar could put into statements
+        tokens[shell.at(root)] = "left"
+        shell.leave("syntax", root)
     for node in simple_statements(root):
         at = shell.at(node)
         if at in shell.visited:
@@ -60,27 +64,53 @@ def _account(
 
 
 def _broken(shell: Shell, root: Node) -> None:
-    """Quotes and brackets that are never closed: bash reads the rest of the file as text."""
+    """Quotes and brackets that are never closed: bash reads the rest of the file as text.
+
+    Only what is still open at the end of the file is sure; the grammar does not know every
+    spelling that bash takes, and what it stumbles over in the middle is left over.
+    """
     if not root.has_error:
         return
-    for node in _missing(root):
-        mark = node.type
+    end = len(shell.source.data.rstrip())
+    for node in _troubles(root):
+        start = node.parent if node.is_missing and node.parent is not None else node
+        if node.end_byte < end or not _stays_open(start, shell.source):
+            shell.leave("syntax", start)
+            continue
+        opened = one_line(start, shell.source, 32)
         shell.find(
             compose_diagnostic(
                 "PP942",
-                f"{mark} is missing: something that was opened before is never closed",
-                shell.origin(node),
-                because=(Because("bash stops with a syntax error, or reads on to the next mark"),),
-                fix=(Fix(f"close it with {mark}"),),
+                f"what begins with {opened} is never closed",
+                shell.origin(start),
+                because=(Because("the end of the file comes first"),),
+                fix=(Fix(f"close it with {node.type}" if node.is_missing else "close it"),),
                 stage="parse",
             )
         )
 
 
-def _missing(node: Node) -> Iterator[Node]:
-    if node.is_missing:
+def _stays_open(node: Node, source: Source) -> bool:
+    """True if the text from ``node`` to the end opens more than it closes."""
+    text = re.sub(r"\\.", "", source.data[node.start_byte :].decode("utf-8", "replace"))
+    if any(text.count(mark) % 2 for mark in ('"', "'", "`")):
+        return True
+    if any(text.count(left) > text.count(right) for left, right in ("()", "{}")):
+        return True
+    words = re.findall(r"[a-z]+", text)
+    return any(
+        sum(map(words.count, openers)) > words.count(closer) for openers, closer in _KEYWORDS
+    )
+
+
+_KEYWORDS = ((("if",), "fi"), (("case",), "esac"), (("for", "while", "until", "select"), "done"))
+
+
+def _troubles(node: Node) -> Iterator[Node]:
+    """The outermost nodes that the grammar could not make sense of."""
+    if node.is_missing or node.type == "ERROR":
         yield node
         return
     if node.has_error:
         for child in node.children:
-            yield from _missing(child)
+            yield from _troubles(child)

@@ -15,7 +15,7 @@ from precision_plan.plan import Diagnostic, Origin
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-MOST_STEPS = 200_000
+MOST_STEPS = 20_000
 """Statements that one reading may run; a script that needs more is left over from there."""
 
 At = tuple[str, int, int]
@@ -50,8 +50,8 @@ class Shell:
         return self.source.origin(node.start_byte)
 
     def leave(self, kind: LeftoverKind, node: Node, because: str = "", text: str = "") -> None:
-        """Note what is not understood; a node counts once, however many ways lead to it."""
-        key = (kind, self.source.file, node.start_byte)
+        """Note what is not understood; a node counts once, and a limit once in a file."""
+        key = (kind, self.source.file, 0 if kind == "limit" else node.start_byte)
         if key not in self.leftovers:
             shown = text or one_line(node, self.source)
             self.leftovers[key] = Leftover(kind, shown, self.origin(node), because)

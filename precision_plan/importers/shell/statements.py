@@ -16,7 +16,7 @@ from precision_plan.importers.shell.decisions import (
     list_of_commands,
     test_statement,
 )
-from precision_plan.importers.shell.loops import for_loop, once_loop, while_loop
+from precision_plan.importers.shell.loops import counted_loop, for_loop, while_loop
 from precision_plan.importers.shell.outputs import heredoc
 from precision_plan.importers.shell.state import Shell
 from precision_plan.importers.shell.tree import text_of
@@ -102,7 +102,7 @@ HANDLERS: Mapping[str, Handler] = {
     "if_statement": if_statement,
     "case_statement": case_statement,
     "for_statement": for_loop,
-    "c_style_for_statement": once_loop,
+    "c_style_for_statement": counted_loop,
     "while_statement": while_loop,
     "function_definition": _function,
     "test_command": test_statement,

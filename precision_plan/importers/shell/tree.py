@@ -81,5 +81,5 @@ def simple_statements(node: Node) -> Iterator[Node]:
     for child in node.children:
         if child.type in SIMPLE:
             yield child
-        elif child.is_named and child.child_count:
+        elif child.is_named and child.child_count and child.type not in WORDS:
             yield from simple_statements(child)

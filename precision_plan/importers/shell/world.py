@@ -22,6 +22,22 @@ class Variable(NamedTuple):
     at: tuple[str, int, int] | None = None
 
 
+def _same_value(one: Variable, other: Variable | None) -> bool:
+    """True if two variables hold the same, wherever it was written."""
+    if one is other or other is None:
+        return one is other
+    left, right = one.value, other.value
+    if isinstance(left, Text) and isinstance(right, Text):
+        return _meaning(left) == _meaning(right)
+    if isinstance(left, tuple) and isinstance(right, tuple):
+        return [*map(_meaning, left)] == [*map(_meaning, right)]
+    return False
+
+
+def _meaning(text: Text) -> list[tuple[str, bool, bool, bool]]:
+    return [(piece.text, piece.known, piece.assumed, piece.split) for piece in text.pieces]
+
+
 class Function(NamedTuple):
     """A function's body, and the file that it stands in."""
 
@@ -82,7 +98,10 @@ class World:
     def same_state(self, other: World) -> bool:
         """True if nothing but the way here differs."""
         return (
-            self.variables == other.variables
+            self.variables.keys() == other.variables.keys()
+            and all(
+                map(_same_value, self.variables.values(), map(other.variables.get, self.variables))
+            )
             and self.exported == other.exported
             and self.flow == other.flow
             and self.positional == other.positional
@@ -103,7 +122,7 @@ class World:
         return found
 
 
-MOST_WORLDS = 32
+MOST_WORLDS = 12
 """Ways through a script that are followed at once."""
 
 

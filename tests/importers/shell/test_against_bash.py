@@ -105,6 +105,16 @@ SNIPPETS = {
         run $N
         for i in {1..3} {5..4}; do run $i; done
     """,
+    "counted loops": """
+        N=5; K=2
+        arr=()
+        for ((i=0; i<N; i++)); do
+          if (( i < K )); then arr+=(0); else arr+=(1); fi
+        done
+        printf -v FREQ "[%s]" "$(IFS=', '; echo "${arr[*]}")"
+        run --moe-layer-freq "$FREQ" $i
+        for ((j = 3; j > 0; j -= 2)); do run $j; done
+    """,
     "functions": """
         add() { ARGS+=("--$1" "$2"); local hidden=1; }
         function twice { run "$@" "$#"; run2 "$1"; return 0; run never; }

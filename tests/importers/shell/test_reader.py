@@ -1,0 +1,246 @@
+"""What the reader finds in a script besides words: branches, positions, findings, leftovers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from precision_plan.importers.jobs import Command, ScriptReading
+from precision_plan.importers.shell.reader import read_script
+from precision_plan.importers.shell.tree import parsed
+from precision_plan.importers.texts import Source
+
+
+def read(text: str, file: str = "run.sh") -> ScriptReading:
+    return read_script(Source(file, text.encode()))
+
+
+def words(command: Command) -> str:
+    return " ".join(word.shown for word in command.words)
+
+
+def left(reading: ScriptReading) -> list[tuple[str, str]]:
+    return [(each.kind, each.text) for each in reading.leftovers]
+
+
+def test_a_condition_on_the_environment_goes_both_ways() -> None:
+    reading = read(
+        'if [ "$GPU" = b200 ]; then R=mxfp8; else R=blockwise; fi\ntrain --fp8-recipe $R\n'
+    )
+    assert [
+        (words(each), [str(branch) for branch in each.branches]) for each in reading.commands
+    ] == [
+        ("train --fp8-recipe mxfp8", ['[ "$GPU" = b200 ]']),
+        ("train --fp8-recipe blockwise", ['not: [ "$GPU" = b200 ]']),
+    ]
+    assert reading.commands[0].branches[0].origin.line == 1
+
+
+def test_a_default_goes_both_ways_and_a_branch_fixes_it() -> None:
+    reading = read(
+        "GPU=${GPU:-h100}\n"
+        'case "$GPU" in h100) R=blockwise ;; b200|gb200) R=mxfp8 ;; esac\n'
+        "train $GPU ${R:-none}\n"
+    )
+    assert [words(each) for each in reading.commands] == [
+        "train h100 blockwise",
+        "train b200 mxfp8",
+        "train gb200 mxfp8",
+        "train ${GPU} none",
+    ]
+
+
+def test_a_branch_that_ends_the_script_decides_nothing() -> None:
+    reading = read('if [ -z "$KEY" ]; then echo missing; exit 1; fi\ntrain\n')
+    assert [(words(each), each.branches) for each in reading.commands] == [("train", ())]
+
+
+def test_branches_that_set_the_same_are_one() -> None:
+    reading = read("if nvidia-smi; then X=1; else X=1; fi\ntrain $X\n")
+    assert [(words(each), each.branches) for each in reading.commands][-1] == ("train 1", ())
+
+
+def test_every_branch_is_followed_though_not_every_combination() -> None:
+    lines = [f'if [ "$E{n}" = x ]; then A{n}=yes; else A{n}=no; fi' for n in range(9)]
+    reading = read("\n".join(lines) + "\ntrain " + " ".join(f"$A{n}" for n in range(9)) + "\n")
+    assert len(reading.commands) < 2**9
+    for n in range(9):
+        assert {each.words[n + 1].shown for each in reading.commands} == {"yes", "no"}
+    assert [kind for kind, _ in left(reading) if kind == "limit"] == ["limit"]
+
+
+def test_an_unknown_word_says_what_it_is() -> None:
+    reading = read('train --a "$(date)" --b $EXTRA --c ${HOME}/x "$@"\n')
+    command = reading.commands[0]
+    assert [(word.shown, word.known, word.splits) for word in command.words[1:]] == [
+        ("--a", True, False),
+        ("$(date)", False, False),
+        ("--b", True, False),
+        ("$EXTRA", False, True),
+        ("--c", True, False),
+        ("${HOME}/x", False, True),
+    ]
+    assert left(reading) == [
+        ("substitution", "$(date)"),
+        ("unset", "EXTRA"),
+        ("unset", "HOME"),
+        ("arguments", "$@"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "word", "line", "column"),
+    [
+        ("A=(\n  --x 1\n  --y\n)\ntrain ${A[@]}\n", "--y", 3, 3),
+        ("# ä\nX='é --q'\ntrain $X\n", "--q", 2, 6),
+        ('J="{\n  \\"k\\": 1\n}"\ntrain "$J"\n', None, 1, 4),
+        ("f() { train --z $1; }\nf 7\n", "7", 2, 3),
+    ],
+)
+def test_a_word_points_to_where_it_was_written(
+    text: str, word: str | None, line: int, column: int
+) -> None:
+    command = read(text).commands[0]
+    found = next(each for each in command.words[1:] if word is None or each.shown == word)
+    assert (found.origin.file, found.origin.line, found.origin.column) == ("run.sh", line, column)
+
+
+def test_a_character_of_a_quoted_text_has_its_own_position() -> None:
+    command = read('J="{\n  \\"k\\": \\"v\\"\n}"\ntrain "$J"\n').commands[0]
+    value = command.words[1]
+    assert value.shown == '{\n  "k": "v"\n}'
+    at = value.origin_at(value.shown.index("k"))
+    assert (at.line, at.column) == (2, 5)
+
+
+def test_exports_and_assignments_before_a_command_are_its_environment() -> None:
+    reading = read("export A=1\nB=2\nC=3 D=$A train\nunset A\ntrain\n")
+    assert [{name: text.shown for name, text in each.env.items()} for each in reading.commands] == [
+        {"A": "1", "C": "3", "D": "1"},
+        {},
+    ]
+
+
+def test_what_ray_start_saw_is_kept() -> None:
+    reading = read("export A=1\nray start --head\nexport B=2\nray job submit -- x\nray stop\nx\n")
+    seen = [None if each.ray_env is None else sorted(each.ray_env) for each in reading.commands]
+    assert seen == [None, ["A"], ["A"], None]
+
+
+def test_a_file_that_is_sourced(tmp_path: Path) -> None:
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "m.sh").write_text("MODEL_ARGS=(--num-layers 4)\n")
+    script = tmp_path / "run.sh"
+    script.write_text(
+        'HERE="$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" &>/dev/null && pwd)"\n'
+        'source "${HERE}/models/m.sh"\ntrain ${MODEL_ARGS[@]}\n'
+    )
+    reading = read_script(Source(str(script), script.read_bytes()))
+    assert words(reading.commands[0]) == "train --num-layers 4"
+    assert reading.commands[0].words[1].origin.file.endswith("m.sh")
+    assert reading.diagnostics == () == reading.leftovers
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    script = tmp_path / "run.sh"
+    script.write_text(
+        'set -e\nHERE=$(dirname "$0")\nsource "$HERE/../no/m.sh"\nsource /else/m.sh\n'
+    )
+    reading = read_script(Source(str(script), script.read_bytes()))
+    assert [(each.id, each.origin.line) for each in reading.diagnostics] == [("PP940", 3)]
+    assert "stops here" in reading.diagnostics[0].because[0].text
+    assert [each.kind for each in reading.leftovers] == ["source", "source"]
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "because"),
+    [
+        ("train --a 1\n  --b 2\n", 2, "does not end with a backslash"),
+        ("train --a 1 \\ \n  --b 2\n", 2, "followed by a space"),
+        ("train --a 1 \\\n  # --c\n  --b 2\n", 3, "a comment between the lines"),
+        ("A=(--b)\ntrain --a 1\n  ${A[@]}\n", 3, "does not end with a backslash"),
+    ],
+)
+def test_a_lost_backslash(text: str, line: int, because: str) -> None:
+    found = read(text).diagnostics
+    assert [(each.id, each.origin.line) for each in found] == [("PP941", line)]
+    assert because in found[0].because[0].text
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['A="b\nc --d\n', "A='b\nc\n", "A=(\n --b 1\n", "if true; then\n train\n", "X=$(train\n"],
+)
+def test_what_is_never_closed(text: str) -> None:
+    assert [each.id for each in read(text).diagnostics] == ["PP942"]
+
+
+def test_the_grammar_s_own_limits_are_no_finding() -> None:
+    reading = read('V="${A:$N+1}"\nif [[ 1 -ne 0 ]] && ! [ -w / ]; then x; fi\ntrain\n')
+    assert reading.diagnostics == ()
+    assert words(reading.commands[-1]) == "train"
+
+
+def test_what_no_way_reaches_is_left_over() -> None:
+    reading = read("helper() { train --never; }\nexit 0\ntrain --later\n")
+    assert reading.commands == ()
+    assert left(reading) == [("unreached", "train --never"), ("unreached", "train --later")]
+
+
+def test_a_script_that_sources_itself_or_never_ends(tmp_path: Path) -> None:
+    script = tmp_path / "run.sh"
+    script.write_text('source "${BASH_SOURCE[0]}"\nf() { f; }\nf\nwhile true; do train; done\n')
+    reading = read_script(Source(str(script), script.read_bytes()))
+    assert "limit" in {kind for kind, _ in left(reading)}
+
+
+_LINES = st.sampled_from(
+    [
+        "A=1", "A+=(x y)", "export B=$A", 'run "$A" ${B:-c} $@', "if [ $A = 1 ]; then", "else",
+        "fi", "for i in 1 2 $A; do", "done", "f() {", "}", "f x", "case $A in", "a) run;;", "esac",
+        "# c", "X=$(run)", "cat <<EOF", "EOF", "run \\", "--flag 'q", '"open', "$((A+1))", "|| run",
+        "&& {", "${A[@]", "exit", "source x.sh", ")", "(", "`run`", "é=ü", "\\", "while read x; do",
+    ]
+)  # fmt: skip
+
+
+@given(st.lists(_LINES, max_size=14))
+def test_any_text_is_read_and_every_statement_accounted_for(lines: list[str]) -> None:
+    source = Source("any.sh", "\n".join(lines).encode())
+    reading = read_script(source)
+    spans = [(start, end) for file, start, end in reading.tokens if file == "any.sh"]
+    for leaf in _leaves(parsed(source)):
+        inside = any(start <= leaf.start_byte and leaf.end_byte <= end for start, end in spans)
+        assert inside or _is_mark(leaf), (leaf.type, leaf.text)
+
+
+def _leaves(node):  # type: ignore[no-untyped-def]
+    if not node.child_count:
+        yield node
+    for child in node.children:
+        yield from _leaves(child)
+
+
+_HEADS = {
+    "variable_name", "heredoc_body", "heredoc_start", "heredoc_end", "heredoc_content",
+    "file_descriptor", "comment", "extglob_pattern", "string_content",
+}  # fmt: skip
+
+
+def _is_mark(leaf) -> bool:  # type: ignore[no-untyped-def]
+    """Keywords and punctuation of compound statements, and the words in their heads."""
+    if not leaf.is_named or leaf.start_byte == leaf.end_byte or leaf.type in _HEADS:
+        return True
+    parent = leaf.parent
+    while parent is not None:
+        if parent.type in {"for_statement", "case_statement", "case_item", "function_definition"}:
+            return True
+        if parent.type in {"file_redirect", "herestring_redirect", "heredoc_redirect"}:
+            return True
+        if parent.type in {"binary_expression", "compound_statement", "c_style_for_statement"}:
+            return True
+        parent = parent.parent
+    return False
