@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from precision_plan.compose.composition import Composition
 from precision_plan.compose.defaults import Expansion, expand
-from precision_plan.compose.document import read_document
 from precision_plan.compose.interpolation import resolve
 from precision_plan.compose.merge import Draft
 from precision_plan.compose.overrides import Override, parse_overrides
@@ -36,16 +35,19 @@ class Composer:
 
     ``conf_dir`` is found by :func:`conf_folder` if it is not given. Each of ``search_paths`` may
     hold ``recipes/`` and group folders; where several hold the same file, the first wins.
-    A composer may be used for any number of recipes; files are parsed once per process.
+    ``texts`` stand in for files, by their real path. A composer may be used for any number of
+    recipes; files are parsed once per process.
     """
 
     def __init__(
         self,
         conf_dir: str | os.PathLike[str] | None = None,
         search_paths: Iterable[str | os.PathLike[str]] = (),
+        texts: Mapping[str, str] | None = None,
     ) -> None:
         self.conf_dir = conf_folder(conf_dir)
-        self._search_path = SearchPath((self.conf_dir, *map(Path, search_paths)))
+        folders = (self.conf_dir, *map(Path, search_paths))
+        self._search_path = SearchPath(folders, texts=texts)
 
     def recipes(self) -> tuple[str, ...]:
         """Names of the recipes in the search path, sorted."""
@@ -93,13 +95,13 @@ class Composer:
             problems.append(
                 compose_diagnostic("PP010", f"hydra.searchpath: {text!r} is no folder", origin)
             )
-        return SearchPath((*self._search_path.folders, *folders)), problems
+        return self._search_path.with_folders(folders), problems
 
     def _configured(self) -> tuple[Any, Origin]:
         path = self._search_path.find(PRIMARY)
         if path is None:
             return None, Origin("")
-        document = read_document(path, display_path(path))
+        document = self._search_path.read(path)
         hydra = document.data.get("hydra")
         listed = hydra.get("searchpath") if isinstance(hydra, dict) else None
         return listed, document.origin("hydra.searchpath", "config")

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from precision_plan.compose.document import Document, read_document
+from precision_plan.compose.document import Document
 from precision_plan.compose.entries import Entry
 from precision_plan.compose.overrides import Override
 from precision_plan.compose.placed import Placed
@@ -259,7 +259,7 @@ class _Expander:
     def _load(self, node: Placed) -> Document | None:
         path = self.search_path.find(node.config_path)
         if path is not None:
-            return read_document(path, display_path(path))
+            return self.search_path.read(path)
         if not node.entry.optional:
             self._not_found(node)
         return None

@@ -76,14 +76,24 @@ def read_document(path: Path, shown: str) -> Document:
     if cached is not None and stamp is not None and cached[0] == stamp:
         return cached[1]
     try:
-        document = parse_document(read_text(path, shown), path, shown)
+        text = read_text(path, shown)
     except Unreadable as error:
         document = Document(path, shown, problems=(error.diagnostic,))
+    else:
+        document = document_of(text, path, shown)
     if stamp is not None:
         if len(_cache) >= _CACHE_LIMIT:
             _cache.clear()
         _cache[key] = (stamp, document)
     return document
+
+
+def document_of(text: str, path: Path, shown: str) -> Document:
+    """What a file with this text is; what makes it unusable is in its ``problems``."""
+    try:
+        return parse_document(text.removeprefix("\ufeff"), path, shown)
+    except Unreadable as error:
+        return Document(path, shown, problems=(error.diagnostic,))
 
 
 def _stamp(path: Path) -> tuple[int, ...] | None:

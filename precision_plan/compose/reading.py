@@ -29,6 +29,7 @@ _REASONS = {
     errno.ELOOP: "its symbolic links form a loop",
     errno.ENAMETOOLONG: "its name is too long",
 }
+_MARK = "\ufeff"
 _WIDE_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
 
@@ -43,6 +44,15 @@ class Unreadable(Exception):
 def read_text(path: Path, shown: str) -> str:
     """Return the text of a regular UTF-8 file, without a byte order mark.
 
+    Raises:
+        Unreadable: as :func:`read_source` does.
+    """
+    return read_source(path, shown).removeprefix(_MARK)
+
+
+def read_source(path: Path, shown: str) -> str:
+    """Return the text of a regular UTF-8 file as it is: a byte order mark is its first character.
+
     ``shown`` is the name that messages use for it.
 
     Raises:
@@ -54,7 +64,7 @@ def read_text(path: Path, shown: str) -> str:
     if data.startswith(_WIDE_MARKS):
         raise _refused("PP010", "the file is text in UTF-16", origin, "save it as UTF-8")
     try:
-        text = data.decode("utf-8-sig")
+        text = data.decode("utf-8")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise _refused(

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from precision_plan.compose.reading import is_folder
+from precision_plan.compose.document import Document, document_of, read_document
+from precision_plan.compose.reading import display_path, is_folder
 
 RECIPE_GROUP = "recipe"
 """The group of ``+recipe=NAME``; its files lie in the folder ``recipes``."""
@@ -35,17 +36,36 @@ def conf_folder(explicit: str | os.PathLike[str] | None = None) -> Path:
 
 
 class SearchPath:
-    """Folders that hold ``config.yaml``, ``recipes/`` and one folder per group."""
+    """Folders that hold ``config.yaml``, ``recipes/`` and one folder per group.
 
-    def __init__(self, folders: Iterable[Path], recipe: Path | None = None) -> None:
+    ``texts`` stand in for files, by their real path: what they would hold after an edit.
+    """
+
+    def __init__(
+        self,
+        folders: Iterable[Path],
+        recipe: Path | None = None,
+        texts: Mapping[str, str] | None = None,
+    ) -> None:
         self.folders = tuple(folders)
         self._recipe = recipe
+        self._texts = dict(texts or {})
         beside = () if recipe is None else (recipe.parent,)
         self._recipe_folders = (*beside, *(each / _RECIPE_FOLDER for each in self.folders))
 
     def beside(self, recipe: Path) -> SearchPath:
         """The same with the file ``recipe`` as a recipe, and with its folder searched first."""
-        return SearchPath(self.folders, recipe)
+        return SearchPath(self.folders, recipe, self._texts)
+
+    def with_folders(self, folders: Iterable[Path]) -> SearchPath:
+        """The same with more folders, searched last."""
+        return SearchPath((*self.folders, *folders), self._recipe, self._texts)
+
+    def read(self, path: Path) -> Document:
+        """The parsed file; a text that stands in for the file is taken in its place."""
+        shown = display_path(path)
+        text = self._texts.get(os.path.realpath(path)) if self._texts else None
+        return read_document(path, shown) if text is None else document_of(text, path, shown)
 
     def find(self, config_path: str) -> Path | None:
         """The file of ``group/choice`` or of a top-level config; ``None`` if no folder has it.

@@ -1,0 +1,62 @@
+"""Values as YAML text that reads back as the same value."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import yaml
+
+from precision_plan.compose.scalars import Loader, NotAScalar, scalar
+
+
+def written(value: Any, quote: str = "") -> str:
+    """``value`` on one line, as it may stand in a block or between brackets.
+
+    ``quote`` is the quote to put around a text; without one, a text has quotes if it needs them.
+    """
+    if isinstance(value, str):
+        return _text(value, quote)
+    if isinstance(value, Mapping):
+        inner = (f"{written(str(key))}: {written(item)}" for key, item in value.items())
+        return "{" + ", ".join(inner) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(map(written, value)) + "]"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return "null" if value is None else repr(value)
+
+
+def _text(value: str, quote: str) -> str:
+    if not quote and _is_plain(value):
+        return value
+    if quote == "'" and value.isprintable():
+        return "'" + value.replace("'", "''") + "'"
+    return json.dumps(value, ensure_ascii=not value.isprintable())
+
+
+def _is_plain(value: str) -> bool:
+    """True if the text without quotes says itself, wherever it stands."""
+    if not value.isprintable() or value != value.strip():
+        return False
+    try:
+        root = yaml.compose(f"{{k: {value}, l: [{value}]}}\n", Loader)
+        block = yaml.compose(f"k: {value}\n", Loader)
+    except yaml.YAMLError:
+        return False
+    if not (isinstance(root, yaml.MappingNode) and isinstance(block, yaml.MappingNode)):
+        return False
+    if len(root.value) != 2 or not isinstance(root.value[1][1], yaml.SequenceNode):
+        return False
+    nodes = (root.value[0][1], *root.value[1][1].value, block.value[0][1])
+    return len(nodes) == 3 and all(_says(node, value) for node in nodes)
+
+
+def _says(node: yaml.Node, value: str) -> bool:
+    if not isinstance(node, yaml.ScalarNode):
+        return False
+    try:
+        return bool(scalar(node.tag, node.value) == value)
+    except NotAScalar:
+        return False
