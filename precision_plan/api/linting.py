@@ -16,6 +16,7 @@ from precision_plan.plan.compiled import LintReport
 from precision_plan.plan.given_target import check_target, with_target
 from precision_plan.rules import engine
 from precision_plan.rules.profiles import Profile
+from precision_plan.rules.registry import rules as all_rules
 from precision_plan.rules.suppress import suppress
 
 _OF_WHOLE_RECIPES = frozenset({NO_TITLE, "PP014"})
@@ -29,6 +30,7 @@ def lint(
     target: Mapping[str, str] | None = None,
     conf_dir: str | Path | None = None,
     search_paths: Sequence[str | Path] = (),
+    texts: Mapping[str, str] | None = None,
 ) -> LintReport:
     """Check recipes, group files and checkpoint folders below ``paths``; nothing is lowered.
 
@@ -36,6 +38,7 @@ def lint(
     ``conf_dir``. A group file is checked against the schema alone: it is no complete plan.
     A checkpoint folder is checked as an engine would load it. ``target`` (keys of
     :data:`plan.given_target.TARGET_KEYS`) fills in what a recipe or folder does not declare.
+    ``texts`` stand in for YAML files, by their real path.
 
     Raises:
         ValueError: if there is no such profile or target key, or a target value is impossible.
@@ -53,9 +56,9 @@ def lint(
         folder = candidate.conf if conf_dir is None else None
         composer = composers.get(folder)
         if composer is None:
-            composer = composers[folder] = Composer(folder or conf_dir, search_paths)
+            composer = composers[folder] = Composer(folder or conf_dir, search_paths, texts)
         if candidate.section is not None:
-            diagnostics += _check_group(composer, candidate.section, candidate.path)
+            diagnostics += check_group(composer, candidate.section, candidate.path)
             continue
         checked = check(composer.compose(candidate.path), profile, target, folders)
         diagnostics += checked.diagnostics
@@ -95,11 +98,15 @@ def _check_folder(
     return engine.check(with_target(plan, target), profile, checkpoint=files)
 
 
-def _check_group(composer: Composer, section: str, file: Path) -> tuple[Diagnostic, ...]:
+def check_group(composer: Composer, section: str, file: Path) -> tuple[Diagnostic, ...]:
+    """Check a group file by itself, against the schema.
+
+    No rule runs, so that a suppression of a rule's finding is not unused.
+    """
     composition = composer.compose(None, (f"{section}={file.stem}",))
     found = (*composition.diagnostics, *build_plan(composition).diagnostics)
     kept = [diagnostic for diagnostic in found if diagnostic.id not in _OF_WHOLE_RECIPES]
-    return suppress(kept, composition.suppressions)
+    return suppress(kept, composition.suppressions, all_rules())
 
 
 def _distinct(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:

@@ -41,7 +41,8 @@ def edit(text: str, changes: Mapping[str, Any]) -> str:
     renamed = _renamed(before, changes)
     result = text
     for old, new in renamed.items():
-        result = _step(result, old, _rename, new, changes[new])
+        same = _same(_at(before.data, old), _plain(changes[new]))
+        result = _step(result, old, _rename, new, None if same else _plain(changes[new]))
     moved = _moved_comment(result, before, changes, renamed)
     for key, value in changes.items():
         if value is not None and key not in renamed.values():
@@ -99,8 +100,8 @@ def _rename(
     name = new.rpartition(".")[2]
     written_key = place.pair.key
     edits = [TextEdit(written_key.start, written_key.end, written(name, written_key.style))]
-    if not _same(_value(place.pair.value), _plain(value)):
-        edits.append(_replacement(text, place, _plain(value), key))
+    if value is not None:
+        edits.append(_replacement(text, place, value, key))
     return edits
 
 
@@ -273,13 +274,6 @@ def _same(one: Any, other: Any) -> bool:
     if isinstance(one, list) and isinstance(other, list):
         return len(one) == len(other) and all(map(_same, one, other))
     return type(one) is type(other) and (one == other or one is other or one != one)
-
-
-def _value(node: Node) -> Any:
-    """The value of a scalar that is written out; anything else is unlike every value."""
-    if node.kind != "scalar":
-        return _ABSENT
-    return node.text if node.style else _resolved(node.text)
 
 
 def _says(text: str, value: Any) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import types
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from precision_plan.compose.composition import Composition, origin_of
 from precision_plan.compose.overrides import HIDDEN
-from precision_plan.compose.suggest import closest, listed, printable
+from precision_plan.compose.suggest import alike, closest, listed, printable
 from precision_plan.facts.value_notes import ValueNote, value_notes
 from precision_plan.plan.base import Section
 from precision_plan.plan.codes import compose_diagnostic
@@ -74,7 +74,7 @@ def refusals(
     for path in within & grouped.keys():
         del grouped[path]
     for count, (path, items) in enumerate(grouped.items()):
-        yield _refusal(path, items, _at(data, path), composition, count < SUGGESTION_LIMIT)
+        yield _refusal(path, items, data, composition, count < SUGGESTION_LIMIT)
 
 
 def _path(data: Any, loc: Sequence[Any]) -> tuple[Any, ...]:
@@ -99,15 +99,18 @@ def _at(data: Any, path: Iterable[Any]) -> Any:
 def _refusal(
     path: tuple[Any, ...],
     items: Sequence[Any],
-    value: Any,
+    data: Mapping[str, Any],
     composition: Composition,
     suggest: bool,
 ) -> Refusal:
+    value = _at(data, path)
     field = ".".join(map(str, path))
     origin = origin_of(composition.origins, field)
     kinds = {item["type"] for item in items}
     if kinds & {"extra_forbidden", "invalid_key"}:
-        return _unknown(path, field, value, origin, _probable(path) if suggest else None)
+        near = _probable(path) if suggest else None
+        same = near is not None and _is_same_name(path, near) and not _is_set(data, near)
+        return _unknown(path, field, value, origin, near, same)
     written = composition.texts.get(field) if isinstance(value, (int, float)) else None
     if "string_type" in kinds and written is not None:
         diagnostic = _wrong_type(field, items, value, origin)
@@ -138,14 +141,32 @@ def _refusal(
 # -- unknown keys ---------------------------------------------------------------------------
 
 
+def _is_same_name(path: tuple[Any, ...], near: str) -> bool:
+    """True if an unknown key is the field ``near`` in another spelling, and in its place."""
+    parent, _, name = near.rpartition(".")
+    return parent == ".".join(map(str, path[:-1])) and alike(str(path[-1]), name)
+
+
+def _is_set(data: Any, field: str) -> bool:
+    for part in field.split("."):
+        data = data.get(part) if isinstance(data, Mapping) else None
+    return data is not None
+
+
 def _unknown(
-    path: tuple[Any, ...], field: str, value: Any, origin: Origin, near: str | None
+    path: tuple[Any, ...],
+    field: str,
+    value: Any,
+    origin: Origin,
+    near: str | None,
+    same: bool,
 ) -> Refusal:
     what = "section" if len(path) == 1 else "key"
     holder = _model(path[:-1])
     fixes: tuple[Fix, ...]
     if near is not None:
-        fixes = (Fix(f"did you mean {near}?", {field: None, near: value}),)
+        edits = {field: None, near: value}
+        fixes = (Fix(f"did you mean {near}?", edits, "safe" if same else "suggested"),)
     elif holder is not None:
         fixes = (Fix(f"known here: {listed(_keys(holder))}"),)
     else:
@@ -215,7 +236,11 @@ def _keys(model: type[Section]) -> tuple[str, ...]:
 
 def _no_choice(field: str, value: Any, choices: tuple[str, ...], origin: Origin) -> Diagnostic:
     near = closest(str(value), choices)
-    fix = Fix(f"did you mean {near}?", {field: near}) if near else Fix("write one of these values")
+    if near is None:
+        fix = Fix("write one of these values")
+    else:
+        same = isinstance(value, str) and alike(value, near)
+        fix = Fix(f"did you mean {near}?", {field: near}, "safe" if same else "suggested")
     return compose_diagnostic(
         "PP003",
         f"{field} does not take {_shown(value, field)}; it takes {listed(choices, limit=24)}",
@@ -244,9 +269,9 @@ def _wrong_type(field: str, items: Sequence[Any], value: Any, origin: Origin) ->
     if isinstance(value, bool) and "a text" in wanted:
         fixes = (Fix('write "1", "0", "true" or "false" in quotes, as the program expects'),)
     elif str(value).lower() in ("true", "false") and "true or false" in wanted:
-        fixes = (Fix("write true or false without quotes"),)
+        fixes = (_without_quotes("write true or false without quotes", field, value, wanted),)
     elif isinstance(value, str) and "number" in wanted and _NUMBER.fullmatch(value):
-        fixes = (Fix("write the number without quotes"),)
+        fixes = (_without_quotes("write the number without quotes", field, value, wanted),)
     return compose_diagnostic(
         "PP004",
         f"{field} is {_shown(value, field)}; it takes {wanted}",
@@ -254,6 +279,23 @@ def _wrong_type(field: str, items: Sequence[Any], value: Any, origin: Origin) ->
         field=field,
         fix=fixes,
     )
+
+
+_READERS: Mapping[str, tuple[re.Pattern[str], Callable[[str], Any]]] = {
+    "true or false": (re.compile("true|false"), lambda text: text == "true"),
+    "a whole number": (re.compile(r"-?(0|[1-9]\d*)"), int),
+    "a number": (re.compile(r"-?(0|[1-9]\d*)(\.\d*)?([eE][-+]?\d+)?"), float),
+}
+"""Texts that can only be meant as a value of a type, and the value."""
+
+
+def _without_quotes(text: str, field: str, value: Any, wanted: str) -> Fix:
+    pattern, read = _READERS.get(wanted, (None, None))
+    if pattern is None or read is None or not pattern.fullmatch(str(value).lower()):
+        return Fix(text)
+    if any(part.isdigit() for part in field.split(".")):  # an item of a list
+        return Fix(text)
+    return Fix(text, {field: read(str(value).lower())}, "safe")
 
 
 def _out_of_bounds(field: str, item: Any, value: Any, origin: Origin) -> Diagnostic:

@@ -70,7 +70,7 @@ def _assumed(
     taken = False
     for found in diagnostics:
         value = found.fix[0].edits.get(found.field) if found.fix and found.field else None
-        if found.id != "PP003" or value is None or found.field is None:
+        if found.id not in ("PP003", "PP004") or value is None or found.field is None:
             continue
         parent: Any = mended
         *sections, name = found.field.split(".")

@@ -21,6 +21,11 @@ def closest(word: str, names: Iterable[str], cutoff: float = 0.6) -> str | None:
     return plain[found[0]] if found else None
 
 
+def alike(word: str, name: str) -> bool:
+    """True if they differ in case, in ``-`` for ``_`` or in leading dashes only."""
+    return _plain(word.lstrip("-")) == _plain(name)
+
+
 def _plain(word: str) -> str:
     return word.lower().replace("-", "_")
 

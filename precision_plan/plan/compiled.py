@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from precision_plan.plan.diagnostic import Diagnostic
+    from precision_plan.plan.fixes import Fixes
     from precision_plan.plan.lowering import Lowering
     from precision_plan.plan.precision_plan import PrecisionPlan
 
@@ -61,6 +62,7 @@ class LintReport:
 
     ``files`` were checked; ``skipped`` are YAML files in the folders that are no recipes.
     ``diagnostics`` are those that count: what a ``baseline`` hides is told there.
+    ``fixes`` tells what was fixed before, if anybody asked for that.
     """
 
     diagnostics: tuple[Diagnostic, ...]
@@ -70,6 +72,7 @@ class LintReport:
     seconds: float
     skipped: tuple[str, ...] = ()
     baseline: BaselineUse | None = None
+    fixes: Fixes | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,12 +45,15 @@ class Because:
 class Fix:
     """A way out. ``edits`` maps plan fields to new values (``None`` removes the key).
 
-    Only a ``safe`` fix is applied by ``lint --fix``: one that cannot change what is trained.
+    Only a ``safe`` fix is applied by ``lint --fix``: one that cannot change what is trained or
+    served, or that spells a refused key or value as it can only have been meant. ``comment`` is
+    the position of a comment that goes.
     """
 
     text: str
     edits: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     applicability: Literal["safe", "suggested"] = "suggested"
+    comment: Origin | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +81,14 @@ class Diagnostic:
     def docs(self) -> str:
         """Path of the rule's page in the repository."""
         return f"docs/rules/{self.id}.md"
+
+    @property
+    def safe_fix(self) -> Fix | None:
+        """The fix that ``lint --fix`` applies: the first one, if it is safe."""
+        first = self.fix[0] if self.fix else None
+        if first is None or first.applicability != "safe":
+            return None
+        return first if first.edits or first.comment else None
 
     def sort_key(self) -> tuple[int, str, int, int, str]:
         """Errors first, then by position."""

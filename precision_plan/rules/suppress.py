@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from precision_plan.plan import Diagnostic
+from precision_plan.plan import Diagnostic, Fix
 from precision_plan.plan.codes import compose_diagnostic, is_broken_input
 from precision_plan.plan.suppression import Suppression
 
@@ -60,5 +60,8 @@ def _without_reason(comment: Suppression) -> Diagnostic:
 
 def _unused(comment: Suppression) -> Diagnostic:
     return compose_diagnostic(
-        "PP021", f"nothing here is silenced by ignore[{', '.join(comment.ids)}]", comment.origin
+        "PP021",
+        f"nothing here is silenced by ignore[{', '.join(comment.ids)}]",
+        comment.origin,
+        fix=(Fix("remove the comment", applicability="safe", comment=comment.origin),),
     )

@@ -1,0 +1,281 @@
+"""Applies safe fixes to recipes and group files, in memory: who calls it writes the files.
+
+Every fix is tried on the text of its file and judged by checking the result: the finding must be
+gone, and no other one may have come. What cannot be fixed so is left as it is, with the reason.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from precision_plan.api.checking import Folders, check, check_profile
+from precision_plan.api.linting import check_group
+from precision_plan.compose import Composer
+from precision_plan.compose.discovery import Candidate, discover
+from precision_plan.compose.document import Document, document_of
+from precision_plan.compose.editing import edit, without_comment
+from precision_plan.compose.reading import Unreadable, display_path, read_source
+from precision_plan.compose.unedited import CannotEdit
+from precision_plan.plan import Diagnostic, Fix, Origin
+from precision_plan.plan.fixes import FileChange, Fixed, Fixes, Unfixed
+from precision_plan.rules.profiles import Profile
+
+ROUNDS = 20
+"""Rounds of checking and fixing one file; each fixes all that it can, and two are usual."""
+
+
+def fix(
+    paths: Iterable[str | Path],
+    *,
+    profile: Profile = "ci",
+    conf_dir: str | Path | None = None,
+    search_paths: Sequence[str | Path] = (),
+) -> Fixes:
+    """What the safe fixes of :func:`lint` make of the files below ``paths``; nothing is written.
+
+    Only files below ``paths`` change. A fix never rests on an assumed target: a setting that has
+    no effect on one machine may have one on another. A setting of a group file, or of a recipe
+    that other recipes include, is left alone unless the schema refuses it for all of them.
+
+    Raises:
+        ValueError: if there is no such profile.
+    """
+    check_profile(profile)
+    candidates = discover(paths).candidates
+    judge = _Judge(profile, conf_dir, search_paths)
+    shared = _shared(judge, candidates)
+    done: list[_File] = []
+    for candidate in sorted(candidates, key=lambda each: each.section is None):
+        try:
+            file = _File(candidate, judge, shared.get(display_path(candidate.path), ()))
+        except Unreadable:
+            continue
+        file.settle()
+        done.append(file)
+    return Fixes(
+        tuple(each for file in done for each in file.fixed),
+        tuple(each for file in done for each in file.unfixed),
+        tuple(
+            FileChange(file.path, file.name, file.before, file.text)
+            for file in done
+            if file.text != file.before
+        ),
+    )
+
+
+class _Judged(NamedTuple):
+    diagnostics: tuple[Diagnostic, ...]
+    origins: Mapping[str, Origin] = {}
+    files: tuple[str, ...] = ()
+
+
+class _Judge:
+    """Checks a file as it would be with the texts that are at hand."""
+
+    def __init__(
+        self, profile: Profile, conf_dir: str | Path | None, search_paths: Sequence[str | Path]
+    ) -> None:
+        self.profile = profile
+        self.conf_dir = conf_dir
+        self.search_paths = search_paths
+        self.folders = Folders()
+        self.texts: dict[str, str] = {}
+
+    def __call__(self, candidate: Candidate) -> _Judged:
+        folder = (candidate.conf if self.conf_dir is None else None) or self.conf_dir
+        composer = Composer(folder, self.search_paths, self.texts)
+        if candidate.section is not None:
+            return _Judged(check_group(composer, candidate.section, candidate.path))
+        composition = composer.compose(candidate.path)
+        checked = check(composition, self.profile, None, self.folders)
+        return _Judged(checked.diagnostics, composition.origins, composition.files)
+
+
+def _shared(judge: _Judge, candidates: Iterable[Candidate]) -> dict[str, tuple[str, ...]]:
+    """For each file, the other recipes among the candidates that include it."""
+    users: dict[str, list[str]] = {}
+    for candidate in candidates:
+        if candidate.section is None:
+            name = display_path(candidate.path)
+            for file in judge(candidate).files:
+                if file != name:
+                    users.setdefault(file, []).append(name)
+    return {file: tuple(names) for file, names in users.items()}
+
+
+class _Try(NamedTuple):
+    """A fix that may be tried: what it changes in the text of the file."""
+
+    diagnostic: Diagnostic
+    fix: Fix
+    changes: Mapping[str, object]
+
+    @property
+    def position(self) -> tuple[int, int]:
+        comment = self.fix.comment
+        return (comment.line, comment.column) if comment else (0, 0)
+
+    def applied(self, text: str) -> str:
+        """The text with this fix.
+
+        Raises:
+            CannotEdit: if it cannot be made without touching more.
+        """
+        return (
+            without_comment(text, *self.position) if self.fix.comment else edit(text, self.changes)
+        )
+
+
+class _File:
+    """One file on its way from what it was to what no safe fix can better."""
+
+    def __init__(self, candidate: Candidate, judge: _Judge, users: tuple[str, ...]) -> None:
+        self.candidate = candidate
+        self.judge = judge
+        self.users = users
+        self.name = display_path(candidate.path)
+        self.path = Path(os.path.realpath(candidate.path))
+        self.before = self.text = read_source(candidate.path, self.name)
+        self.fixed: list[Fixed] = []
+        self._refused: dict[tuple[object, ...], Unfixed] = {}
+        self._last: _Judged | None = None
+
+    @property
+    def unfixed(self) -> tuple[Unfixed, ...]:
+        """Findings that are still there although they have a safe fix."""
+        left = {_key(found) for found in self._last.diagnostics} if self._last else set()
+        return tuple(each for key, each in self._refused.items() if key in left)
+
+    def settle(self) -> None:
+        """Fix until nothing is left to fix."""
+        for _ in range(ROUNDS):
+            self._last = judged = self.judge(self.candidate)
+            tries = self._tries(judged)
+            if not tries or not self._round(judged, tries):
+                break
+
+    def _round(self, judged: _Judged, tries: Sequence[_Try]) -> bool:
+        """All at once if that goes well, else the first that does; true if the text changed."""
+        if self._attempt(judged, tries):
+            return True
+        return len(tries) > 1 and any(self._attempt(judged, (each,)) for each in tries)
+
+    def _attempt(self, judged: _Judged, tries: Sequence[_Try]) -> bool:
+        text, applied = self.text, []
+        touched: set[str] = set()
+        for each in tries:
+            if touched.intersection(each.changes):
+                continue  # another fix of this round speaks of the same key
+            try:
+                text = each.applied(text)
+            except CannotEdit as error:
+                self._refuse(each.diagnostic, each.fix, str(error))
+                continue
+            touched.update(each.changes)
+            applied.append(each)
+        if not applied:
+            return False
+        worse = self._worse(judged, text, applied)
+        if worse is None:
+            self.text = self.judge.texts[str(self.path)] = text
+            self.fixed += [Fixed(each.diagnostic, each.fix) for each in applied]
+            return True
+        if len(applied) == 1:
+            self._refuse(applied[0].diagnostic, applied[0].fix, worse)
+        return False
+
+    def _worse(self, judged: _Judged, text: str, applied: Sequence[_Try]) -> str | None:
+        """Why the file would be no better with ``text``; ``None`` if it would be."""
+        kept = self.judge.texts.get(str(self.path))
+        self.judge.texts[str(self.path)] = text
+        after = self.judge(self.candidate).diagnostics
+        if kept is None:
+            del self.judge.texts[str(self.path)]
+        else:
+            self.judge.texts[str(self.path)] = kept
+        before, now = (Counter(map(_key, each)) for each in (judged.diagnostics, after))
+        for key, number in Counter(_key(each.diagnostic) for each in applied).items():
+            if now[key] > before[key] - number:
+                return "the finding would stay"
+        # What was refused is read now, and rules may have something to say about it.
+        hidden = any(each.diagnostic.stage == "compose" for each in applied)
+        known = Counter((found.id, found.field) for found in judged.diagnostics)
+        for found in after:
+            known[found.id, found.field] -= 1
+            expected = found.id == _UNUSED or (hidden and found.stage != "compose")
+            if known[found.id, found.field] < 0 and not expected:
+                return f"it would bring {found.id}: {found.message}"
+        return None
+
+    # -- from findings to edits -------------------------------------------------------------
+
+    def _tries(self, judged: _Judged) -> list[_Try]:
+        """What may be tried, comments last to first: the positions of the others then stay."""
+        document = document_of(self.text, self.candidate.path, self.name)
+        found = []
+        for diagnostic in judged.diagnostics:
+            fix = diagnostic.safe_fix
+            if fix is None or _key(diagnostic) in self._refused:
+                continue
+            if diagnostic.stage == "compose" and diagnostic.origin.file != self.name:
+                continue  # that file's own turn, if it was given
+            try:
+                changes = self._changes(diagnostic, fix, judged.origins, document)
+            except CannotEdit as error:
+                self._refuse(diagnostic, fix, str(error))
+                continue
+            if changes or fix.comment:
+                found.append(_Try(diagnostic, fix, changes))
+        return sorted(found, key=lambda each: each.position, reverse=True)
+
+    def _changes(
+        self,
+        diagnostic: Diagnostic,
+        fix: Fix,
+        origins: Mapping[str, Origin],
+        document: Document,
+    ) -> dict[str, object]:
+        """The fix in keys of the file.
+
+        Raises:
+            CannotEdit: if it concerns other files.
+        """
+        if self.users and (diagnostic.stage != "compose" or fix.comment):
+            raise CannotEdit(f"{', '.join(self.users)} includes this file")
+        if fix.comment:
+            return {}
+        package = _package(document, self.candidate)
+        changes: dict[str, object] = {}
+        for field, value in fix.edits.items():
+            if not f"{field}.".startswith(package):
+                raise CannotEdit(f"{field} is set outside of this file")
+            if value is None and diagnostic.stage != "compose":
+                origin = origins.get(field)
+                if origin is None:
+                    continue  # nobody sets it
+                if origin.file != self.name:
+                    raise CannotEdit(f"{field} is set in {origin}, which others may use")
+            changes[field[len(package) :]] = value
+        return changes
+
+    def _refuse(self, diagnostic: Diagnostic, fix: Fix, why: str) -> None:
+        self._refused[_key(diagnostic)] = Unfixed(diagnostic, fix, why)
+
+
+_UNUSED = "PP021"
+"""A suppression of what is gone has nothing to silence any more; the next round removes it."""
+
+
+def _key(diagnostic: Diagnostic) -> tuple[object, ...]:
+    return (diagnostic.id, diagnostic.field, diagnostic.message)
+
+
+def _package(document: Document, candidate: Candidate) -> str:
+    """The plan section that the keys of a file belong to, with a dot; empty for all of them."""
+    header = document.package or candidate.section or "_global_"
+    name = header.removeprefix("_global_").removeprefix(".")
+    return f"{name}." if name else ""

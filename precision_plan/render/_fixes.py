@@ -1,0 +1,110 @@
+"""What was fixed, and what could not be: the lines at the end of a lint report."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from precision_plan.render._layout import Style, hanging, printable
+from precision_plan.render._mask import Mask
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from precision_plan.plan import Diagnostic, Fix
+    from precision_plan.plan.fixes import Fixes
+
+_INDENT = 9  # "  fixed  "
+
+
+def fix_lines(fixes: Fixes, width: int, style: Style) -> list[str]:
+    """One entry for each finding that is gone, and for each whose fix could not be applied."""
+    mask = Mask()
+    lines: list[str] = []
+    for each in fixes.fixed:
+        lines += _entry("fixed", each.diagnostic, _done(each.fix, mask), mask, width, style)
+    for left in fixes.unfixed:
+        text = f"{_done(left.fix, mask)}: not applied, {printable(mask.text(left.why))}"
+        lines += _entry("left", left.diagnostic, text, mask, width, style)
+    return lines
+
+
+def fix_summary(fixes: Fixes, remaining: int, *, done: bool = True) -> str:
+    """``fixed 3 findings in 2 files; 1 remains``; what would be done if it is not ``done``."""
+    findings = _count(len(fixes.fixed), "finding")
+    files = _count(len(fixes.changes), "file")
+    if done:
+        return f"fixed {findings} in {files}; {remaining} {'remains' if remaining == 1 else 'remain'}"
+    return f"would fix {findings} in {files}; {remaining} would remain"
+
+
+def fix_data(fixes: Fixes) -> dict[str, Any]:
+    """The same as JSON data."""
+    mask = Mask()
+    return {
+        "fixed": [_data(each.diagnostic, each.fix, mask) for each in fixes.fixed],
+        "not_fixed": [
+            {**_data(each.diagnostic, each.fix, mask), "why": mask.text(each.why)}
+            for each in fixes.unfixed
+        ],
+        "changed_files": [mask.text(change.name) for change in fixes.changes],
+    }
+
+
+def _entry(
+    label: str, found: Diagnostic, text: str, mask: Mask, width: int, style: Style
+) -> list[str]:
+    where = printable(mask.text(str(found.origin)))
+    painted = style("good" if label == "fixed" else "dim", f"  {label}")
+    return hanging(f"  {label}", f"{found.id} {where}  {text}", width,
+                   indent=_INDENT, painted=painted)  # fmt: skip
+
+
+def _done(fix: Fix, mask: Mask) -> str:
+    if not fix.edits:
+        return printable(mask.text(fix.text))
+    gone = [name for name, value in fix.edits.items() if value is None]
+    parts = [f"{name}: {_shown(name, value, mask)}" for name, value in fix.edits.items()
+             if value is not None]  # fmt: skip
+    if gone:
+        parts.append(f"{'instead of' if parts else 'remove'} {', '.join(gone)}")
+    return printable(mask.text(" ".join(parts) if gone and len(parts) > 1 else ", ".join(parts)))
+
+
+def _shown(name: str, value: Any, mask: Mask) -> str:
+    value = mask.named(name.rpartition(".")[2], value)
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value)
+
+
+def _data(found: Diagnostic, fix: Fix, mask: Mask) -> dict[str, Any]:
+    return {
+        "id": found.id,
+        "slug": found.slug,
+        "file": mask.text(found.origin.file),
+        "line": found.origin.line or None,
+        "column": found.origin.column or None,
+        "field": found.field,
+        "edits": mask.data(fix.edits),
+        "text": _done(fix, mask),
+    }
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def diffs(fixes: Fixes) -> str:
+    """All changes as one unified diff, without secrets: a hunk that has one does not apply."""
+    from precision_plan.render import diff
+
+    mask = Mask()
+    return "".join(
+        mask.text(diff.unified(change.name, change.before, change.after))
+        for change in fixes.changes
+    )
+
+
+def count_of(diagnostics: Sequence[Diagnostic], fixes: Fixes) -> int:
+    """How many findings would be left of those before."""
+    return len(diagnostics) - len(fixes.fixed)
