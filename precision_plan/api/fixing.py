@@ -142,6 +142,7 @@ class _File:
         self.before = self.text = read_source(candidate.path, self.name)
         self.fixed: list[Fixed] = []
         self._refused: dict[tuple[object, ...], Unfixed] = {}
+        self._seen: dict[tuple[object, ...], Diagnostic] = {}
         self._last: _Judged | None = None
 
     @property
@@ -154,15 +155,26 @@ class _File:
         """Fix until nothing is left to fix."""
         for _ in range(ROUNDS):
             self._last = judged = self.judge(self.candidate)
+            self._note(judged)
             tries = self._tries(judged)
             if not tries or not self._round(judged, tries):
                 break
 
+    def _note(self, judged: _Judged) -> None:
+        """Remember where a finding stood before any line moved."""
+        for found in judged.diagnostics:
+            self._seen.setdefault(_key(found), found)
+
     def _round(self, judged: _Judged, tries: Sequence[_Try]) -> bool:
-        """All at once if that goes well, else the first that does; true if the text changed."""
+        """All at once if that goes well, else one by one; true if the text changed."""
         if self._attempt(judged, tries):
             return True
-        return len(tries) > 1 and any(self._attempt(judged, (each,)) for each in tries)
+        changed = False
+        for each in tries if len(tries) > 1 else ():
+            if self._attempt(judged, (each,)):
+                changed = True
+                judged = self.judge(self.candidate)
+        return changed
 
     def _attempt(self, judged: _Judged, tries: Sequence[_Try]) -> bool:
         text, applied = self.text, []
@@ -182,7 +194,9 @@ class _File:
         worse = self._worse(judged, text, applied)
         if worse is None:
             self.text = self.judge.texts[str(self.path)] = text
-            self.fixed += [Fixed(each.diagnostic, each.fix) for each in applied]
+            for each in applied:
+                first = self._seen.get(_key(each.diagnostic), each.diagnostic)
+                self.fixed.append(Fixed(first, each.fix))
             return True
         if len(applied) == 1:
             self._refuse(applied[0].diagnostic, applied[0].fix, worse)
@@ -201,12 +215,14 @@ class _File:
         for key, number in Counter(_key(each.diagnostic) for each in applied).items():
             if now[key] > before[key] - number:
                 return "the finding would stay"
-        # What was refused is read now, and rules may have something to say about it.
-        hidden = any(each.diagnostic.stage == "compose" for each in applied)
+        # What was refused is read now: there may be something to say about it.
+        refused = [each for each in applied if each.diagnostic.stage == "compose"]
+        read = {field for each in refused for field in each.fix.edits}
         known = Counter((found.id, found.field) for found in judged.diagnostics)
         for found in after:
             known[found.id, found.field] -= 1
-            expected = found.id == _UNUSED or (hidden and found.stage != "compose")
+            hidden = bool(refused) and (found.stage != "compose" or found.field in read)
+            expected = found.id == _UNUSED or hidden
             if known[found.id, found.field] < 0 and not expected:
                 return f"it would bring {found.id}: {found.message}"
         return None

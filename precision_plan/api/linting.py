@@ -30,7 +30,6 @@ def lint(
     target: Mapping[str, str] | None = None,
     conf_dir: str | Path | None = None,
     search_paths: Sequence[str | Path] = (),
-    texts: Mapping[str, str] | None = None,
 ) -> LintReport:
     """Check recipes, group files and checkpoint folders below ``paths``; nothing is lowered.
 
@@ -38,7 +37,6 @@ def lint(
     ``conf_dir``. A group file is checked against the schema alone: it is no complete plan.
     A checkpoint folder is checked as an engine would load it. ``target`` (keys of
     :data:`plan.given_target.TARGET_KEYS`) fills in what a recipe or folder does not declare.
-    ``texts`` stand in for YAML files, by their real path.
 
     Raises:
         ValueError: if there is no such profile or target key, or a target value is impossible.
@@ -56,7 +54,7 @@ def lint(
         folder = candidate.conf if conf_dir is None else None
         composer = composers.get(folder)
         if composer is None:
-            composer = composers[folder] = Composer(folder or conf_dir, search_paths, texts)
+            composer = composers[folder] = Composer(folder or conf_dir, search_paths)
         if candidate.section is not None:
             diagnostics += check_group(composer, candidate.section, candidate.path)
             continue

@@ -57,7 +57,7 @@ def replace_file(path: Path, text: str) -> None:
     path = path.resolve()
     beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        beside.write_text(text, encoding="utf-8")
+        beside.write_text(text, encoding="utf-8", newline="")
         if path.exists():
             beside.chmod(path.stat().st_mode & 0o7777)
         beside.replace(path)

@@ -43,10 +43,21 @@ def rule_page(rule: Rule) -> Page:
         heading: "\n".join(line[4:] for line in text.rstrip().splitlines())
         for heading, text in _SECTION.findall(rule.page + "\n")
     }
-    scope = [("noticed by", _STAGES[rule.stage]), *_scope(rule.scope), ("since", rule.since)]
+    scope = [
+        ("noticed by", _STAGES[rule.stage]),
+        *_scope(rule.scope),
+        ("fix", _fix(rule.fixable)),
+        ("since", rule.since),
+    ]
     return Page(
         rule.id, rule.slug, rule.severity, rule.summary, sections, tuple(scope), rule.source
     )
+
+
+def _fix(fixable: bool) -> str:
+    if fixable:
+        return "safe where it cannot change what is trained or served: `lint --fix` applies it"
+    return "for a person to choose: `lint --fix` leaves it"
 
 
 def _scope(scope: Scope) -> list[tuple[str, str]]:
@@ -69,4 +80,5 @@ def _code_page(code: Code) -> Page:
     scope = [("noticed by", _STAGES["compose"])]
     if code.broken:
         scope.append(("exit code", "2: the input could not be read"))
+    scope.append(("fix", _fix(code.fixable)))
     return Page(code.id, code.slug, code.severity, code.summary, {"Why": code.why}, tuple(scope))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from argparse import Namespace
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
@@ -15,6 +16,12 @@ from precision_plan.cli._arguments import (
     add_output_options,
     add_profile_option,
     closest,
+)
+from precision_plan.cli._fixing import (
+    add_fix_options,
+    apply_fixes,
+    check_fix_options,
+    show_diff,
 )
 from precision_plan.cli._output import emit, use_color, width
 from precision_plan.render import LINT_FORMATS
@@ -62,11 +69,13 @@ def configure(parser: Parser) -> None:
         default=[],
         help="what is not declared: gpu=b200 framework=vime vllm=0.33.0 tensor_parallel_size=8 ...",
     )
+    add_fix_options(parser)
     add_conf_options(parser)
 
 
 def run(args: Namespace) -> int:
     """Print the findings; 0 clean, 1 findings of ``--fail-on`` or worse, 2 broken input."""
+    check_fix_options(args)
     if args.jsonl is not None:
         return _batch(args)
     if not args.paths:
@@ -77,6 +86,7 @@ def run(args: Namespace) -> int:
     from precision_plan.plan.compiled import exit_code
     from precision_plan.render import render_lint
 
+    fixes = apply_fixes(args) if args.fix else None
     report = lint(
         args.paths,
         profile=args.profile,
@@ -84,12 +94,17 @@ def run(args: Namespace) -> int:
         conf_dir=args.conf_dir,
         search_paths=args.search_path,
     )
+    if fixes is not None:
+        report = replace(report, fixes=fixes)
     run = _run(args)
     if args.baseline is not None:
         from precision_plan.cli._baseline import against, update
 
         apply = update if args.update_baseline else against
         report = apply(report, args.baseline, args.paths, args.profile, run)
+    if args.dry_run and args.format == "text":
+        show_diff(report, args.output)
+        return exit_code(report.diagnostics, args.fail_on)
     color = args.output is None and use_color(args.color, sys.stdout)
     text = render_lint(report, args.format, width=width(sys.stdout), color=color, run=run)
     emit(text, args.output)

@@ -56,7 +56,8 @@ class DeadName(NamedTuple):
     """A name that people set and nothing reads.
 
     ``inert`` names never worked; ``removed`` ones are gone from ``package`` in ``versions``.
-    ``use`` is what to write instead, ``None`` if there is nothing.
+    ``use`` is what to write instead, ``None`` if there is nothing. ``harmless``: that is another
+    variable, and to write it changes nothing that is computed.
     """
 
     name: str
@@ -66,6 +67,7 @@ class DeadName(NamedTuple):
     package: str | None = None
     versions: VersionRange = EVERY_VERSION
     note: str | None = None
+    harmless: bool = False
 
 
 def _env_var(row: Mapping[str, Any]) -> EnvVar:

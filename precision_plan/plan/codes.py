@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """One such finding: identity, severity and its page."""
+    """One such finding: identity, severity and its page.
+
+    ``fixable``: its first fix may be safe, so that ``lint --fix`` applies it.
+    """
 
     id: str
     slug: str
@@ -28,6 +31,7 @@ class Code:
     broken: bool
     summary: str
     why: str
+    fixable: bool = False
 
 
 _CODES = (
@@ -35,11 +39,11 @@ _CODES = (
          "Nothing can be said about a file that does not parse; the position is the parser's."),
     Code("PP002", "unknown-key", "error", False, "The plan has no such key",
          "A misspelt key would otherwise be ignored and something else be trained. The closest "
-         "known keys are offered."),
+         "known keys are offered.", fixable=True),
     Code("PP003", "invalid-value", "error", False, "The key does not take this value",
-         "Values are spelt as Megatron, Transformer Engine or vLLM spell them."),
+         "Values are spelt as Megatron, Transformer Engine or vLLM spell them.", fixable=True),
     Code("PP004", "wrong-type", "error", False, "The value has the wrong type",
-         "Values are not coerced: the text 'yes' is not the boolean true."),
+         "Values are not coerced: the text 'yes' is not the boolean true.", fixable=True),
     Code("PP005", "not-a-mapping", "error", True, "A list or scalar stands where a mapping belongs",
          "A recipe is a mapping of sections, and a section is a mapping of keys."),
     Code("PP006", "missing-choice", "error", True, "A group or choice does not exist",
@@ -68,7 +72,7 @@ _CODES = (
     Code("PP020", "suppression-without-reason", "error", False, "A suppression gives no reason",
          "Whoever reads the comment later must know why the finding does not matter."),
     Code("PP021", "unused-suppression", "warning", False, "A suppression silences nothing",
-         "It would hide the next, different finding on that line."),
+         "It would hide the next, different finding on that line.", fixable=True),
     Code("PP901", "unknown-flag", "error", False, "The parser has no such option",
          "Megatron-LM and miles refuse it; vime and slime drop it in silence, so that what it "
          "asked for does not happen."),

@@ -37,8 +37,14 @@ class FileChange:
 
 @dataclass(frozen=True, slots=True)
 class Fixes:
-    """All of it: what is fixed, what could not be, and the files that change."""
+    """All of it: what is fixed, what could not be, and the files that change.
+
+    ``proposed`` are changes of files that are never written, only shown: launch scripts.
+    ``written`` is false for a dry run.
+    """
 
     fixed: tuple[Fixed, ...] = ()
     unfixed: tuple[Unfixed, ...] = ()
     changes: tuple[FileChange, ...] = ()
+    proposed: tuple[FileChange, ...] = ()
+    written: bool = False

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from precision_plan.render import diff
 from precision_plan.render._layout import Style, hanging, printable
 from precision_plan.render._mask import Mask
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from precision_plan.plan import Diagnostic, Fix
     from precision_plan.plan.fixes import Fixes
 
@@ -22,23 +21,39 @@ def fix_lines(fixes: Fixes, width: int, style: Style) -> list[str]:
     lines: list[str] = []
     for each in fixes.fixed:
         lines += _entry("fixed", each.diagnostic, _done(each.fix, mask), mask, width, style)
-    for left in fixes.unfixed:
-        text = f"{_done(left.fix, mask)}: not applied, {printable(mask.text(left.why))}"
-        lines += _entry("left", left.diagnostic, text, mask, width, style)
+    return [*lines, *left_lines(fixes, width, style)]
+
+
+def left_lines(fixes: Fixes, width: int, style: Style) -> list[str]:
+    """One entry for each finding whose safe fix could not be applied, with the reason."""
+    mask = Mask()
+    lines: list[str] = []
+    for each in fixes.unfixed:
+        text = f"{_done(each.fix, mask)}: not applied, {printable(mask.text(each.why))}"
+        lines += _entry("left", each.diagnostic, text, mask, width, style)
     return lines
 
 
-def fix_summary(fixes: Fixes, remaining: int, *, done: bool = True) -> str:
-    """``fixed 3 findings in 2 files; 1 remains``; what would be done if it is not ``done``."""
+def fix_summary(fixes: Fixes, remaining: int) -> str:
+    """``fixed 3 findings in 2 files; 1 remains``, or what would be fixed if it were no dry run."""
     findings = _count(len(fixes.fixed), "finding")
     files = _count(len(fixes.changes), "file")
-    if done:
-        return f"fixed {findings} in {files}; {remaining} {'remains' if remaining == 1 else 'remain'}"
-    return f"would fix {findings} in {files}; {remaining} would remain"
+    if fixes.written:
+        return (
+            f"fixed {findings} in {files}; {remaining} {'remains' if remaining == 1 else 'remain'}"
+        )
+    return f"would fix {findings} in {files}"
+
+
+def fix_diff(fixes: Fixes) -> str:
+    """What is not written as one unified diff, secrets hidden: a hunk with one does not apply."""
+    shown = fixes.proposed if fixes.written else (*fixes.changes, *fixes.proposed)
+    texts = (diff.unified(change.name, change.before, change.after) for change in shown)
+    return "".join(map(diff.without_secrets, texts))
 
 
 def fix_data(fixes: Fixes) -> dict[str, Any]:
-    """The same as JSON data."""
+    """What was fixed and what was not, as JSON data; ``diff`` has what is not written."""
     mask = Mask()
     return {
         "fixed": [_data(each.diagnostic, each.fix, mask) for each in fixes.fixed],
@@ -47,6 +62,7 @@ def fix_data(fixes: Fixes) -> dict[str, Any]:
             for each in fixes.unfixed
         ],
         "changed_files": [mask.text(change.name) for change in fixes.changes],
+        "diff": fix_diff(fixes),
     }
 
 
@@ -92,19 +108,3 @@ def _data(found: Diagnostic, fix: Fix, mask: Mask) -> dict[str, Any]:
 
 def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
-def diffs(fixes: Fixes) -> str:
-    """All changes as one unified diff, without secrets: a hunk that has one does not apply."""
-    from precision_plan.render import diff
-
-    mask = Mask()
-    return "".join(
-        mask.text(diff.unified(change.name, change.before, change.after))
-        for change in fixes.changes
-    )
-
-
-def count_of(diagnostics: Sequence[Diagnostic], fixes: Fixes) -> int:
-    """How many findings would be left of those before."""
-    return len(diagnostics) - len(fixes.fixed)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 
+from precision_plan.plan.secrets import is_secret
 from precision_plan.plan.text_edits import TextEdit, edited_bytes
+from precision_plan.render._mask import HIDDEN, Mask
 
 _NO_NEWLINE = "\\ No newline at end of file\n"
 
@@ -39,6 +42,24 @@ def of_edits(name: str, data: bytes, edits: Iterable[TextEdit]) -> str:
         ValueError: if two edits overlap, or one lies outside the data.
     """
     return unified_bytes(name, data, edited_bytes(data, edits))
+
+
+_VALUE = re.compile(
+    r"""([A-Za-z_][\w.-]*)(["']?\s*[:=]\s*)("(?:[^"\\]|\\.)*"|'[^']*'|[^\s,}#"']+)"""
+)
+
+
+def without_secrets(text: str) -> str:
+    """A diff whose lines do not show the values of names that hold secrets."""
+    return Mask().text(_VALUE.sub(_hidden, text))
+
+
+def _hidden(match: re.Match[str]) -> str:
+    name, colon, value = match.groups()
+    if not is_secret(name.rpartition(".")[2]) or value.strip("\"'").startswith("$"):
+        return match.group()
+    quote = value[0] if value[0] in "\"'" else ""
+    return f"{name}{colon}{quote}{HIDDEN}{quote}"
 
 
 def _lines(text: str) -> list[str]:

@@ -38,18 +38,21 @@ def lint(report: LintReport) -> str:
     """Findings over files, and their number by severity."""
     mask = Mask()
     summary = _summary(report.diagnostics, report.rules_checked, report.unchecked)
-    return _dump(
-        {
-            "schema_version": SCHEMA_VERSION,
-            "diagnostics": [diagnostic(found, mask) for found in report.diagnostics],
-            "summary": {
-                **summary,
-                "files": list(map(mask.text, report.files)),
-                "skipped": list(map(mask.text, report.skipped)),
-                **_baseline(report, mask),
-            },
-        }
-    )
+    data = {
+        "schema_version": SCHEMA_VERSION,
+        "diagnostics": [diagnostic(found, mask) for found in report.diagnostics],
+        "summary": {
+            **summary,
+            "files": list(map(mask.text, report.files)),
+            "skipped": list(map(mask.text, report.skipped)),
+            **_baseline(report, mask),
+        },
+    }
+    if report.fixes is not None:
+        from precision_plan.render._fixes import fix_data
+
+        data.update(fix_data(report.fixes))
+    return _dump(data)
 
 
 def preflight(report: Preflight) -> str:

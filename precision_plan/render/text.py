@@ -40,6 +40,12 @@ def lint(report: LintReport, *, width: int = 80, color: bool = False) -> str:
     blocks = [finding(found, mask, width, style) for found in report.diagnostics]
     closing = _notes(notes(report), width, style)
     closing.append(summary(report.diagnostics, counts(report), report.seconds, style))
+    if report.fixes is not None:
+        from precision_plan.render._fixes import fix_diff, fix_lines, fix_summary
+
+        blocks.append(fix_lines(report.fixes, width, style))
+        blocks.append([printable(line) for line in fix_diff(report.fixes).splitlines()])
+        closing.insert(0, fix_summary(report.fixes, len(report.diagnostics)))
     blocks.append(closing)
     return _join(blocks)
 

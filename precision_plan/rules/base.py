@@ -249,12 +249,12 @@ def shown(value: Any) -> str:
     return "null" if value is None else str(value)
 
 
-def set_to(*pairs: tuple[str, Any], also: str = "") -> Fix:
-    """A suggested fix that sets plan fields: ``training.fp8_recipe: blockwise``."""
+def set_to(*pairs: tuple[str, Any], also: str = "", safe: bool = False) -> Fix:
+    """A fix that sets plan fields (``training.fp8_recipe: blockwise``): ``safe`` or suggested."""
     text = " and ".join(
         f"remove {name}" if value is None else f"{name}: {shown(value)}" for name, value in pairs
     )
-    return Fix(text + also, dict(pairs))
+    return Fix(text + also, dict(pairs), "safe" if safe else "suggested")
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,7 +278,8 @@ class Rule:
     """One rule: identity, scope, sources and a pure check.
 
     The check's docstring is the page: first line the summary, then the sections ``Why``, ``Bad``
-    and ``Good``.
+    and ``Good``. ``fixable``: the first fix of a finding may be safe, so that ``lint --fix``
+    applies it.
     """
 
     id: str
@@ -290,6 +291,7 @@ class Rule:
     scope: Scope = Scope()
     since: str = "0.1.0"
     experimental: bool = False
+    fixable: bool = False
 
     @property
     def summary(self) -> str:
@@ -315,11 +317,12 @@ def rule(
     hardware: str = "any",
     since: str = "0.1.0",
     experimental: bool = False,
+    fixable: bool = False,
 ) -> Callable[[Callable[[Context], Found]], Rule]:
     """Turn a check into a :class:`Rule`. It registers nothing: the registry is an explicit dict."""
 
     def wrap(check: Callable[[Context], Found]) -> Rule:
         scope = Scope(frameworks, versions or {}, needs, hardware)
-        return Rule(id, slug, severity, stage, source, check, scope, since, experimental)
+        return Rule(id, slug, severity, stage, source, check, scope, since, experimental, fixable)
 
     return wrap

@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterator
 from difflib import get_close_matches
 from functools import lru_cache
+from typing import Literal
 
 from precision_plan.facts.env_readers import env_readers
-from precision_plan.facts.env_vars import dead_names, env_var, env_vars, is_secret
+from precision_plan.facts.env_vars import DeadName, dead_names, env_var, env_vars, is_secret
 from precision_plan.facts.frameworks import RL_FRAMEWORKS, framework_env
 from precision_plan.facts.vllm_env_names import vllm_env_names
 from precision_plan.plan import Because, Fix
@@ -220,6 +221,7 @@ def _closest(name: str) -> str | None:
         "ray-project/ray#47286",
         "llm-d-incubation/llm-d-fast-model-actuation#597",
     ),
+    fixable=True,
 )
 def without_a_reader(ctx: Context) -> Iterator[Finding]:
     """A variable has been renamed or removed, or never had a reader.
@@ -238,7 +240,7 @@ def without_a_reader(ctx: Context) -> Iterator[Finding]:
         rollout: {attention_backend: FLASHINFER}
     """
     dead = dead_names()
-    for scope, name, _ in declared(ctx):
+    for scope, name, value in declared(ctx):
         row = dead.get(name)
         if row is None:
             continue
@@ -248,13 +250,24 @@ def without_a_reader(ctx: Context) -> Iterator[Finding]:
         since = f" ({row.package} {row.versions})" if row.package and have else ""
         place = f"env.{scope}.{name}"
         how = "has no reader" if row.status == "inert" else f"is {row.status}{since}"
-        instead = (Fix(f"use {row.use} instead", {place: None}),) if row.use else ()
         yield ctx.found(
             f"{name} {how}",
             place,
             *([Because(row.note)] if row.note else ()),
-            fix=(*instead, set_to((place, None))),
+            fix=_instead(row, f"env.{scope}", value),
         )
+
+
+def _instead(row: DeadName, scope: str, value: str) -> tuple[Fix, ...]:
+    """What to do about a name that nothing reads: to remove it is safe, to use another rarely."""
+    place = f"{scope}.{row.name}"
+    if row.use is None:
+        return (set_to((place, None), safe=True),)
+    edits: dict[str, str | None] = {place: None}
+    if row.use.isupper() and row.use.isidentifier():
+        edits[f"{scope}.{row.use}"] = value
+    how: Literal["safe", "suggested"] = "safe" if row.harmless else "suggested"
+    return (Fix(f"use {row.use} instead", edits, how), set_to((place, None)))
 
 
 _WRITTEN_LATER = ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK", "LOCAL_RANK")
@@ -267,6 +280,7 @@ _WRITTEN_LATER = ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK", "LOCAL_RAN
     stage="run",
     source=(f"{_PRECEDENCE}", "THUDM/slime@624b824a:slime/ray/train_actor.py:38-45", _ENGINE),
     frameworks=RL_FRAMEWORKS,
+    fixable=True,
 )
 def overwritten(ctx: Context) -> Iterator[Finding]:
     """The framework replaces or removes a variable that the plan sets for an actor.
@@ -304,9 +318,8 @@ def overwritten(ctx: Context) -> Iterator[Finding]:
 
 def _no_effect(ctx: Context, role: str, name: str, why: str) -> Finding:
     place = f"env.{role}.{name}"
-    return ctx.found(
-        f"{place} has no effect: {why}", place, "software.framework", fix=(set_to((place, None)),)
-    )
+    fix = (set_to((place, None), safe=True),)
+    return ctx.found(f"{place} has no effect: {why}", place, "software.framework", fix=fix)
 
 
 @rule(

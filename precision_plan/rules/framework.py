@@ -201,6 +201,7 @@ def describes_vllm(ctx: Context) -> Found:
         "THUDM/slime@624b824a:slime/utils/arguments.py:1940-1960",
     ),
     frameworks=("vime",),
+    fixable=True,
 )
 def gpus_overwritten(ctx: Context) -> Found:
     """With colocation vime overwrites the number of rollout GPUs.
@@ -230,7 +231,7 @@ def gpus_overwritten(ctx: Context) -> Found:
         f"launch.rollout_num_gpus = {launch.rollout_num_gpus} becomes {gpus} with colocation",
         "launch.rollout_num_gpus",
         "launch.colocate",
-        fix=(set_to(("launch.rollout_num_gpus", None)),),
+        fix=(set_to(("launch.rollout_num_gpus", None), safe=True),),
         resolved={"launch.rollout_num_gpus": gpus},
     )
 

@@ -164,6 +164,7 @@ def fp16_masters_with_fp8_parameters(ctx: Context) -> Found:
     "warning",
     stage="build",
     source=(megatron("core/optimizer/__init__.py:336"),),
+    fixable=True,
 )
 def cpu_optimizer_ignores_dtypes(ctx: Context) -> Iterator[Finding]:
     """The optimizer on the CPU keeps fp32 masters and moments, whatever was asked for.
@@ -192,7 +193,7 @@ def cpu_optimizer_ignores_dtypes(ctx: Context) -> Iterator[Finding]:
             f"{field} = {value} has no effect with the optimizer on the CPU: fp32 is used",
             field,
             "optimizer.optimizer_cpu_offload",
-            fix=(set_to((field, None)),),
+            fix=(set_to((field, None), safe=True),),
             resolved={name: "fp32"},
         )
 

@@ -49,6 +49,7 @@ def replaced(
     "warning",
     stage="validate",
     source=(arguments(708),),
+    fixable=True,
 )
 def nan_check_off(ctx: Context) -> Iterator[Finding]:
     """Dynamic loss scaling switches the NaN check off.
@@ -74,6 +75,7 @@ def nan_check_off(ctx: Context) -> Iterator[Finding]:
     "warning",
     stage="validate",
     source=(arguments("717-725"),),
+    fixable=True,
 )
 def accumulation_replaced(ctx: Context) -> Iterator[Finding]:
     """A bf16 model decides by other flags in which format gradients are accumulated.
@@ -107,6 +109,7 @@ def accumulation_replaced(ctx: Context) -> Iterator[Finding]:
     "warning",
     stage="validate",
     source=(arguments(1085),),
+    fixable=True,
 )
 def softmax_fp32(ctx: Context) -> Iterator[Finding]:
     """Query-key layer scaling computes the softmax in fp32.
@@ -134,6 +137,7 @@ def softmax_fp32(ctx: Context) -> Iterator[Finding]:
     stage="validate",
     source=(f"{_SLIME}:157", f"{_MILES}:22"),
     frameworks=RL_FRAMEWORKS,
+    fixable=True,
 )
 def framework_sets_bf16(ctx: Context) -> Iterator[Finding]:
     """vime, slime and miles train in bf16 unless fp16 is asked for.
@@ -161,6 +165,7 @@ def framework_sets_bf16(ctx: Context) -> Iterator[Finding]:
     "warning",
     stage="validate",
     source=(f"{_SLIME}:153", f"{_MILES}:22", arguments(1119, "core_v0.18.2")),
+    fixable=True,
 )
 def distributed_optimizer_on(ctx: Context) -> Iterator[Finding]:
     """The distributed optimizer is switched on although it was switched off.
@@ -192,6 +197,7 @@ def distributed_optimizer_on(ctx: Context) -> Iterator[Finding]:
     stage="validate",
     source=(f"{_SLIME}:82-95",),
     frameworks=("vime", "slime"),
+    fixable=True,
 )
 def dispatcher_replaced(ctx: Context) -> Iterator[Finding]:
     """vime and slime replace the allgather token dispatcher.
@@ -219,6 +225,7 @@ def dispatcher_replaced(ctx: Context) -> Iterator[Finding]:
     stage="validate",
     source=(arguments("434-450"), arguments("1128-1133")),
     versions=core("0.15.0"),
+    fixable=True,
 )
 def deprecated_flag(ctx: Context) -> Iterator[Finding]:
     """A flag is an old spelling of another one, or does nothing any more.

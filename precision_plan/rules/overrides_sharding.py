@@ -16,6 +16,7 @@ from precision_plan.rules.sources import arguments, core, transformer_config
     "warning",
     stage="validate",
     source=(arguments(626), arguments(893, "core_v0.17.1")),
+    fixable=True,
 )
 def fsdp2_gathers_bf16(ctx: Context) -> Iterator[Finding]:
     """Under torch FSDP2 parameters are gathered in BF16.
@@ -48,6 +49,7 @@ def fsdp2_gathers_bf16(ctx: Context) -> Iterator[Finding]:
     stage="validate",
     source=(arguments(698), arguments(1121, "core_v0.18.2")),
     versions=core("0.16.0"),
+    fixable=True,
 )
 def shared_buffer_off(ctx: Context) -> Iterator[Finding]:
     """Megatron-FSDP does not share the gradient buffer with MXFP8 parameters.
@@ -81,6 +83,7 @@ def shared_buffer_off(ctx: Context) -> Iterator[Finding]:
     stage="validate",
     source=(arguments(927, "core_v0.17.1"),),
     versions=core("0.17.0", "0.18"),
+    fixable=True,
 )
 def fsdp_communication(ctx: Context) -> Iterator[Finding]:
     """Reducing gradients in bf16 sets the communication format of Megatron-FSDP, too.
@@ -109,6 +112,7 @@ def fsdp_communication(ctx: Context) -> Iterator[Finding]:
     "warning",
     stage="validate",
     source=(arguments(907),),
+    fixable=True,
 )
 def sequence_parallel_off(ctx: Context) -> Iterator[Finding]:
     """Without tensor parallelism there is no sequence parallelism.
@@ -150,6 +154,7 @@ def sequence_parallel_off(ctx: Context) -> Iterator[Finding]:
     stage="validate",
     source=(arguments(1230, "HEAD"),),
     versions=core("HEAD"),
+    fixable=True,
 )
 def reduce_scatter_off(ctx: Context) -> Iterator[Finding]:
     """Gradients that are in fp32 need no reduce-scatter with fp32 accumulation.
@@ -185,6 +190,7 @@ def reduce_scatter_off(ctx: Context) -> Iterator[Finding]:
     stage="validate",
     source=(arguments(1092, "core_v0.19.0"),),
     versions=core("0.19.0", "0.19.0"),
+    fixable=True,
 )
 def streaming_off(ctx: Context) -> Iterator[Finding]:
     """Checkpoints of tensorwise FP8 are not dequantized in a stream.
@@ -219,6 +225,7 @@ def streaming_off(ctx: Context) -> Iterator[Finding]:
         arguments(1559, "core_v0.18.2"),
         arguments(588, "core_v0.13.0"),
     ),
+    fixable=True,
 )
 def other_replaced(ctx: Context) -> Iterator[Finding]:
     """Megatron replaces what was asked of recomputation, graphs, optimizers or sharding.

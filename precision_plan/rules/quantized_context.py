@@ -167,6 +167,7 @@ def graphs_without_overlap(ctx: Context) -> Found:
         "alibaba/Pai-Megatron-Patch#427",
         megatron("core/extensions/transformer_engine.py", "core_v0.14.0"),
     ),
+    fixable=True,
 )
 def use_flash_attn(ctx: Context) -> Found:
     """`--use-flash-attn` does nothing for Transformer Engine's layers.
@@ -195,7 +196,7 @@ def use_flash_attn(ctx: Context) -> Found:
         f"{field} = true has no effect on Transformer Engine's layers",
         field,
         "training.transformer_impl",
-        fix=(set_to(*edits),),
+        fix=(set_to(*edits, safe=len(edits) == 1),),
     )
 
 

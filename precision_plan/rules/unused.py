@@ -50,6 +50,7 @@ def unused(
     "warning",
     stage="te_recipe",
     source=(megatron("core/extensions/transformer_engine.py:2217"),),
+    fixable=True,
 )
 def delayed_options(ctx: Context) -> Iterator[Finding]:
     """Margin and amax history belong to delayed scaling.
@@ -86,6 +87,7 @@ def delayed_options(ctx: Context) -> Iterator[Finding]:
     "warning",
     stage="te_recipe",
     source=(megatron("core/fp8_utils.py:559"),),
+    fixable=True,
 )
 def weight_gradient_switch(ctx: Context) -> Iterator[Finding]:
     """Weight gradients leave FP8 with delayed scaling only.
@@ -113,6 +115,7 @@ def weight_gradient_switch(ctx: Context) -> Iterator[Finding]:
     "warning",
     stage="te_recipe",
     source=(megatron("core/extensions/transformer_engine.py:2214"),),
+    fixable=True,
 )
 def fp8_interval(ctx: Context) -> Iterator[Finding]:
     """The interval of scale updates is gone.
@@ -139,6 +142,7 @@ def fp8_interval(ctx: Context) -> Iterator[Finding]:
     "warning",
     stage="transformer_config",
     source=(transformer_config(988), megatron("core/fp4_utils.py:122")),
+    fixable=True,
 )
 def bf16_layers(ctx: Context) -> Iterator[Finding]:
     """Layers are kept in BF16 only where the others are not.
@@ -179,6 +183,7 @@ def bf16_layers(ctx: Context) -> Iterator[Finding]:
     "warning",
     stage="build",
     source=(megatron("core/optimizer/__init__.py:430-446"),),
+    fixable=True,
 )
 def loss_scaling(ctx: Context) -> Iterator[Finding]:
     """Options of dynamic loss scaling are read in fp16 training without a static scale.
@@ -216,6 +221,7 @@ def loss_scaling(ctx: Context) -> Iterator[Finding]:
     "warning",
     stage="validate",
     source=(arguments(711), transformer_config(922)),
+    fixable=True,
 )
 def bf16_options(ctx: Context) -> Iterator[Finding]:
     """Some settings are read for bf16 models only.
@@ -253,6 +259,7 @@ def bf16_options(ctx: Context) -> Iterator[Finding]:
     "warning",
     stage="transformer_config",
     source=(transformer_config(1021), transformer_config(1039)),
+    fixable=True,
 )
 def quantizer_factory(ctx: Context) -> Iterator[Finding]:
     """A quantizer factory is called by the custom recipe only.

@@ -15,6 +15,7 @@ from precision_plan.rules.unused import unused
     "warning",
     stage="build",
     source=(megatron("core/optimizer/__init__.py:306"),),
+    fixable=True,
 )
 def offload_options(ctx: Context) -> Iterator[Finding]:
     """Options of the optimizer on the CPU are given, and it is not on the CPU.
@@ -51,6 +52,7 @@ def offload_options(ctx: Context) -> Iterator[Finding]:
     "warning",
     stage="build",
     source=(megatron("core/optimizer/__init__.py:317"),),
+    fixable=True,
 )
 def torch_optimizer(ctx: Context) -> Iterator[Finding]:
     """The switch to torch's optimizer on the GPU is overwritten a few lines later.
@@ -80,6 +82,7 @@ def torch_optimizer(ctx: Context) -> Iterator[Finding]:
     "warning",
     stage="build",
     source=(megatron("core/optimizer/muon.py:188"),),
+    fixable=True,
 )
 def muon_options(ctx: Context) -> Iterator[Finding]:
     """Options of Muon are given for another optimizer.
@@ -112,6 +115,7 @@ def muon_options(ctx: Context) -> Iterator[Finding]:
     "warning",
     stage="build",
     source=(megatron("core/distributed/fsdp/mcore_fsdp_adapter.py:88", "core_v0.17.1"),),
+    fixable=True,
 )
 def fsdp_options(ctx: Context) -> Iterator[Finding]:
     """Options of Megatron-FSDP are given without it.
@@ -154,6 +158,7 @@ def fsdp_options(ctx: Context) -> Iterator[Finding]:
     "warning",
     stage="build",
     source=(megatron("core/transformer/moe/router.py:95"),),
+    fixable=True,
 )
 def expert_options(ctx: Context) -> Iterator[Finding]:
     """Options of experts are given for a model without experts.
