@@ -22,7 +22,8 @@ class EnvReader(NamedTuple):
 
     ``default`` is the text that an unset variable counts as (``None``: unset has a meaning of
     its own, or depends on other things). ``versions`` covers the releases that were read; for
-    those between two of them that differ nothing is said.
+    those between two of them that differ nothing is said. ``stage`` is set where it is known that
+    a value which cannot be read stops the engine's configuration.
     """
 
     name: str
@@ -33,6 +34,7 @@ class EnvReader(NamedTuple):
     choices: tuple[str, ...] = ()
     read: Literal["import", "call", "start"] = "start"
     versions: VersionRange = EVERY_VERSION
+    stage: Literal["engine_config"] | None = None
 
 
 class Reading(NamedTuple):

@@ -21,6 +21,7 @@ from precision_plan.facts.vllm_online import (
     online_specs,
 )
 from precision_plan.facts.vllm_options import is_release, object_keys, object_values, options_at
+from precision_plan.facts.vllm_selection import backend_names
 from precision_plan.importers.argv import NONE_HIDDEN, Hidden, Parsed, Problem, parse
 from precision_plan.importers.converters import human_int
 
@@ -169,6 +170,10 @@ def _check_objects(parsed: Parsed) -> None:
         if keys is None or not isinstance(value, dict):
             continue
         flag = f"--{dest.replace('_', '-')}"
+        backend = value.get("backend") if dest == "attention_config" else None
+        if isinstance(backend, str) and backend.upper() not in {"AUTO", *backend_names()}:
+            message = f"{flag}: vLLM has no attention backend {backend}"
+            parsed.problems.append(Problem("choice", flag, message, 0))
         for key, item in value.items():
             rule = values.get((dest, key))
             problem = None if rule is None else rule.refused(item)

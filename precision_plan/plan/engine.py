@@ -24,6 +24,7 @@ from precision_plan.plan.engine_config import config_refusal
 from precision_plan.plan.engine_method import kv_dtype_of, method_of
 from precision_plan.plan.engine_model import DTYPES, ServedModel
 from precision_plan.plan.engine_parallel import parallel_refusals
+from precision_plan.plan.engine_serving import serving_refusals
 from precision_plan.plan.precision_plan import PrecisionPlan
 from precision_plan.plan.target import Target
 from precision_plan.plan.unknown import NotKnown, is_reference, look_up
@@ -111,8 +112,9 @@ class _Resolution:
         method = self._method()
         kv = self._kv_dtype()
         state = self._state_dtype()
-        for rule, message, field, premise in parallel_refusals(self.plan, self.model):
-            self._refuse(rule, message, field, *((premise,) if premise else ()))
+        for refusals in (parallel_refusals, serving_refusals):
+            for rule, message, field, premise in refusals(self.plan, self.model):
+                self._refuse(rule, message, field, *((premise,) if premise else ()))
         self._floats(kv, dtype)
         if rollout.enable_mamba_cache_stochastic_rounding and state != "float16":
             self._refuse(
@@ -260,7 +262,8 @@ class _Resolution:
         Source: vllm@0.33.0:vllm/model_executor/models/config.py:812-842,953-985.
         """
         asked = self.plan.rollout.mamba_ssm_cache_dtype or "auto"
-        row = state_dtype_of(self.model.architecture) if asked == "auto" else None
+        own = asked == "auto" and self.extra.get("model_impl") != "transformers"
+        row = state_dtype_of(self.model.architecture) if own else None
         if row is None or row.hf_key is None:
             return asked
         stored = self.model.text.get(row.hf_key, self.model.config.get(row.hf_key))
@@ -298,6 +301,8 @@ class _Resolution:
         capability, model = self.target.compute_capability, self.model
         layer = self._layer(dtype, kv)
         choice = choose_attention(asked, capability, layer)
+        if dtype is None and choice is None:
+            choice = self._in_every_dtype(asked, kv)
         if layer is None or not (model.sparse or model.sinks):
             self._report(choice, asked, kv)
             return choice
@@ -310,6 +315,17 @@ class _Resolution:
         elif refused:
             self._report(choice, asked, kv)
         return None if model.sparse else choice
+
+    def _in_every_dtype(self, asked: str | None, kv: str) -> AttentionChoice | None:
+        """The refusal that comes whatever the shards' dtype is, if there is one."""
+        capability, found = self.target.compute_capability, None
+        if self.model.sparse or self.model.sinks:
+            return None
+        for dtype in self._supported_dtypes() or ():
+            found = choose_attention(asked, capability, self._layer(dtype, kv))
+            if found is None or found.problem is None:
+                return None
+        return found
 
     def _layer(self, dtype: str | None, kv: str) -> Layer | None:
         """What a full-attention layer asks for; ``None`` if that is not known."""

@@ -9,6 +9,7 @@ from precision_plan.facts.env_readers import PLAIN, EnvReader, env_readers, misr
 from precision_plan.facts.env_vars import EnvVar, env_var, is_secret
 from precision_plan.facts.transformer_engine import block_scale_rows, te_recipes
 from precision_plan.plan import Because
+from precision_plan.plan.diagnostic import Stage
 from precision_plan.plan.environment import FIELD_VARIABLES
 from precision_plan.plan.unknown import is_reference
 from precision_plan.rules.base import Context, Finding, Found, Rule, rule, set_to
@@ -129,7 +130,7 @@ def value_refused(ctx: Context) -> Iterator[Finding]:
             place,
             Because(f"read by {complaint.reader}"),
             fix=tuple(set_to((place, text)) for text in _meant(value, complaint.values)),
-            stage="te_recipe" if at_once else None,
+            stage="te_recipe" if at_once else complaint.stage,
         )
 
 
@@ -137,6 +138,7 @@ class _Complaint(NamedTuple):
     text: str
     reader: str
     values: tuple[str, ...]
+    stage: Stage | None = None
 
 
 def _complaint(ctx: Context, name: str, value: str) -> _Complaint | None:
@@ -154,7 +156,7 @@ def _complaint(ctx: Context, name: str, value: str) -> _Complaint | None:
         meant = () if unlisted else values
         if reader.choices:
             text = f"is none of {', '.join(reader.choices)}"
-        return _Complaint(text, f"{reader.package}: {reader.source}", meant)
+        return _Complaint(text, f"{reader.package}: {reader.source}", meant, reader.stage)
     if row is None or row.values is None or row.accepts(value) or _lenient(name, value, row):
         return None
     text = f"is none of {', '.join(row.values)}"

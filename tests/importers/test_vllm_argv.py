@@ -83,6 +83,7 @@ def test_dotted_keys_become_one_object() -> None:
         (["--quantization-config", '{"linear": "fp7"}'], ("choice", "--quantization-config")),
         (["--quantization-config", '{"moe": {"weights": 1}}'], ("choice", "--quantization-config")),
         (["--eplb-config", '{"num_redundant_experts": -1}'], ("choice", "--eplb-config")),
+        (["-ac.backend", "XFORMERS"], ("choice", "--attention-config")),
         (["--attention-config.backend"], ("count", "--attention-config.backend")),
     ],
 )

@@ -8,6 +8,7 @@ import pytest
 
 from precision_plan.facts.vllm import quant_names
 from precision_plan.facts.vllm_config_checks import config_checks
+from precision_plan.facts.vllm_serving import draft_methods, one_stage_models, predictors
 from precision_plan.plan import PrecisionPlan, Target
 from precision_plan.plan.engine import Engine, engine
 from precision_plan.plan.engine_groups import args_problem, groups_problem
@@ -178,3 +179,41 @@ def test_auto_round(raw: dict[str, Any], fine: bool) -> None:
 def test_every_check_is_of_a_method_that_exists() -> None:
     known = {row.resolves for row in quant_names().values()}
     assert set(config_checks()) <= known
+
+
+def served(config: dict[str, Any], **sections: Any) -> list[str]:
+    return [refusal.rule for refusal in resolve(config, **sections).refusals]
+
+
+def test_drafts_of_families_with_draft_layers() -> None:
+    launch = {"extra_args": {"speculative_config": {"method": "mtp", "num_speculative_tokens": 1}}}
+    mimo = {"architectures": ["MiMoForCausalLM"], "model_type": "qwen2"}
+    assert served(LLAMA, launch=launch) == ["PP438"]
+    assert served(mimo, launch=launch) == []
+    assert served({"model_type": "llama"}, launch=launch) == []
+    nested = {**LLAMA, "text_config": {"model_type": "llama"}}
+    assert served(nested, launch=launch) == []
+
+
+def test_every_family_with_draft_layers_is_named_once() -> None:
+    names = [row.model_type or row.architecture for row in predictors()]
+    assert len(names) == len(set(names)) == 55
+    assert {row.needs for row in predictors()} == {None, "num_nextn_predict_layers"}
+    assert draft_methods()["deepseek_mtp"].own_layers and not draft_methods()["eagle3"].own_layers
+    assert "Zamba2ForCausalLM" in one_stage_models()
+
+
+def test_the_own_implementation_alone_decides_about_states_and_stages() -> None:
+    config = {"architectures": ["NemotronHForCausalLM"], "model_type": "nemotron_h"}
+    other = {"extra_args": {"model_impl": "transformers"}}
+    assert resolve(config).mamba_ssm_cache_dtype == "float32"
+    assert resolve(config, launch=other).mamba_ssm_cache_dtype == "auto"
+    mamba = {"architectures": ["Mamba2ForCausalLM"], "model_type": "mamba2"}
+    assert served(mamba, rollout={"pipeline_parallel_size": 2}) == ["PP449"]
+
+
+def test_a_backend_that_no_dtype_helps() -> None:
+    config = {key: value for key, value in LLAMA.items() if key != "torch_dtype"}
+    refused = resolve(config, "7.5", rollout={"attention_backend": "FLASHINFER"})
+    assert [refusal.rule for refusal in refused.refusals] == ["PP426"]
+    assert resolve(config, "9.0", rollout={"attention_backend": "FLASHINFER"}).refusals == ()
