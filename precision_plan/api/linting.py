@@ -30,6 +30,7 @@ def lint(
     target: Mapping[str, str] | None = None,
     conf_dir: str | Path | None = None,
     search_paths: Sequence[str | Path] = (),
+    skip_others: bool = False,
 ) -> LintReport:
     """Check recipes, group files and checkpoint folders below ``paths``; nothing is lowered.
 
@@ -37,6 +38,7 @@ def lint(
     ``conf_dir``. A group file is checked against the schema alone: it is no complete plan.
     A checkpoint folder is checked as an engine would load it. ``target`` (keys of
     :data:`plan.given_target.TARGET_KEYS`) fills in what a recipe or folder does not declare.
+    ``skip_others`` passes over named files that are no recipes, as over those in a folder.
 
     Raises:
         ValueError: if there is no such profile or target key, or a target value is impossible.
@@ -44,7 +46,7 @@ def lint(
     started = perf_counter()
     check_profile(profile)
     check_target(target or {})
-    found = discover(paths)
+    found = discover(paths, skip_others=skip_others)
     diagnostics = [*map(_missing, found.missing), *map(_foreign, found.foreign)]
     composers: dict[Path | None, Composer] = {}
     folders = Folders()

@@ -70,6 +70,11 @@ def configure(parser: Parser) -> None:
         help="what is not declared: gpu=b200 framework=vime vllm=0.33.0 tensor_parallel_size=8 ...",
     )
     add_fix_options(parser)
+    parser.add_argument(
+        "--skip-others",
+        action="store_true",
+        help="pass over named files that are no recipes, as over those in a folder (for hooks)",
+    )
     add_conf_options(parser)
 
 
@@ -93,6 +98,7 @@ def run(args: Namespace) -> int:
         target=target_of(args.target),
         conf_dir=args.conf_dir,
         search_paths=args.search_path,
+        skip_others=args.skip_others,
     )
     if fixes is not None:
         report = replace(report, fixes=fixes)

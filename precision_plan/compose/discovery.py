@@ -50,8 +50,11 @@ class Discovery:
     checkpoints: tuple[Path, ...] = ()
 
 
-def discover(paths: Iterable[str | Path]) -> Discovery:
+def discover(paths: Iterable[str | Path], *, skip_others: bool = False) -> Discovery:
     """Look below ``paths``: a file is taken as named, a folder is searched recursively.
+
+    With ``skip_others`` a file that is named is judged like one that is found in a folder, and
+    is skipped if it is no recipe: a hook names every file that was changed.
 
     A YAML file of a folder is a recipe if it has a ``# @package _global_`` line or a ``recipe:``
     block, or if at least half of its top-level keys are sections of the plan. Hidden folders are
@@ -72,15 +75,13 @@ def discover(paths: Iterable[str | Path]) -> Discovery:
         elif path.is_dir():
             folders: list[Path] = [path] if _is_named_checkpoint(path) else []
             for file in _yaml_files(path, folders):
-                candidate = _candidate(file)
-                if candidate is not None:
-                    candidates.setdefault(os.path.realpath(file), candidate)
-                elif not _is_primary(file):
-                    skipped.setdefault(os.path.realpath(file), file)
+                _take(file, candidates, skipped)
             for folder in folders:
                 checkpoints.setdefault(os.path.realpath(folder), folder)
         elif not os.path.lexists(path):
             missing.append(name)
+        elif skip_others:
+            _take(path, candidates, skipped)
         elif path.suffix not in _SUFFIXES:
             foreign.append(path)
         else:
@@ -94,6 +95,15 @@ def discover(paths: Iterable[str | Path]) -> Discovery:
         tuple(foreign),
         tuple(checkpoints.values()),
     )
+
+
+def _take(file: Path, candidates: dict[str, Candidate], skipped: dict[str, Path]) -> None:
+    """Put a file that was not asked for by name where it belongs."""
+    candidate = _candidate(file) if file.suffix in _SUFFIXES else None
+    if candidate is not None:
+        candidates.setdefault(os.path.realpath(file), candidate)
+    elif not _is_primary(file):
+        skipped.setdefault(os.path.realpath(file), file)
 
 
 def _yaml_files(folder: Path, checkpoints: list[Path]) -> Iterator[Path]:

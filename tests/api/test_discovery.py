@@ -111,3 +111,16 @@ def test_an_empty_path_is_not_the_current_folder(
 def test_links_in_a_circle_end(tree: Path) -> None:
     (tree / "loose/loop").symlink_to(tree, target_is_directory=True)
     assert len(discover([tree]).candidates) == 4
+
+
+def test_a_named_file_that_is_no_recipe_may_be_passed_over(tree: Path) -> None:
+    named = ["conf/recipes/a.yaml", "conf/config.yaml", "conf/hardware/h100.yaml", "loose/d.yaml",
+             "loose/e.yaml", "loose/g.txt", "nope"]  # fmt: skip
+    found = discover([tree / name for name in named], skip_others=True)
+    assert names(tree, tuple(each.path for each in found.candidates)) == [
+        "conf/recipes/a.yaml",
+        "conf/hardware/h100.yaml",
+        "loose/d.yaml",
+    ]
+    assert names(tree, found.skipped) == ["loose/e.yaml", "loose/g.txt"]
+    assert (found.foreign, found.missing) == ((), (str(tree / "nope"),))
