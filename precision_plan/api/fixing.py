@@ -34,6 +34,7 @@ def fix(
     profile: Profile = "ci",
     conf_dir: str | Path | None = None,
     search_paths: Sequence[str | Path] = (),
+    skip_others: bool = False,
 ) -> Fixes:
     """What the safe fixes of :func:`lint` make of the files below ``paths``; nothing is written.
 
@@ -45,7 +46,7 @@ def fix(
         ValueError: if there is no such profile.
     """
     check_profile(profile)
-    candidates = discover(paths).candidates
+    candidates = discover(paths, skip_others=skip_others).candidates
     judge = _Judge(profile, conf_dir, search_paths)
     shared = _shared(judge, candidates)
     done: list[_File] = []

@@ -66,6 +66,7 @@ def apply_fixes(args: Namespace) -> Fixes:
         profile=args.profile,
         conf_dir=args.conf_dir,
         search_paths=args.search_path,
+        skip_others=args.skip_others,
     )
     if args.dry_run:
         return fixes

@@ -35,6 +35,10 @@ def _field(need: str) -> str:
 def notes(report: LintReport) -> list[str]:
     """Sentences about what the findings do not show."""
     told = unchecked(report.unchecked)
+    if report.fixes is not None:
+        from precision_plan.render._fixes import fix_summary
+
+        told.insert(0, fix_summary(report.fixes, len(report.diagnostics)))
     baseline = report.baseline
     if baseline is None:
         return told

@@ -45,8 +45,12 @@ def told(found: Diagnostic, run: Run, mask: Mask) -> Told:
     because = []
     for premise in found.because:
         text = _safe(premise.text, mask)
-        where = run.place(premise.origin, mask) or _argument(premise.origin, mask)
-        because.append(f"{text} ({where})" if where else text)
+        place, argument = run.place(premise.origin, mask), _argument(premise.origin, mask)
+        if place:
+            text += f" in {place}"
+        elif argument:
+            text += f" by {argument}"
+        because.append(text)
     taken = ", ".join(f"{name} = {setting(value)}" for name, value in found.resolved.items())
     return Told(
         _safe(found.message, mask),

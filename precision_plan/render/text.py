@@ -41,11 +41,10 @@ def lint(report: LintReport, *, width: int = 80, color: bool = False) -> str:
     closing = _notes(notes(report), width, style)
     closing.append(summary(report.diagnostics, counts(report), report.seconds, style))
     if report.fixes is not None:
-        from precision_plan.render._fixes import fix_diff, fix_lines, fix_summary
+        from precision_plan.render._fixes import fix_diff, fix_lines
 
         blocks.append(fix_lines(report.fixes, width, style))
         blocks.append([printable(line) for line in fix_diff(report.fixes).splitlines()])
-        closing.insert(0, fix_summary(report.fixes, len(report.diagnostics)))
     blocks.append(closing)
     return _join(blocks)
 

@@ -40,7 +40,7 @@ def test_position_title_and_text() -> None:
     }  # fmt: skip
     assert command.data.splitlines() == [
         ERROR.message,
-        "because: hardware.gpu = h200 (conf/hardware/h200.yaml:1)",
+        "because: hardware.gpu = h200 in conf/hardware/h200.yaml:1",
         "fix: training.fp8_recipe: blockwise",
         "or: hardware: b200",
         "more: precision-plan explain PP204",
