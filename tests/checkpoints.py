@@ -76,11 +76,12 @@ def _headers(tensors: Mapping[str, str]) -> list[tuple[str, TensorHeader]]:
         assert match, text
         shape = tuple(int(size) for size in match["shape"].replace(" ", "").split(",") if size)
         header = TensorHeader(match["dtype"], shape, match["shard"] or SHARD)
-        found += [(name, header) for name in _names(pattern)]
+        found += [(name, header) for name in expanded(pattern)]
     return found
 
 
-def _names(pattern: str) -> list[str]:
+def expanded(pattern: str) -> list[str]:
+    """Every name that a pattern with ``{0..3}`` stands for."""
     match = _RANGE.search(pattern)
     if match is None:
         return [pattern]
@@ -88,5 +89,5 @@ def _names(pattern: str) -> list[str]:
     return [
         name
         for number in range(first, last + 1)
-        for name in _names(f"{pattern[: match.start()]}{number}{pattern[match.end() :]}")
+        for name in expanded(f"{pattern[: match.start()]}{number}{pattern[match.end() :]}")
     ]

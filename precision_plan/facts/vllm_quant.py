@@ -21,7 +21,9 @@ class QuantMethod(NamedTuple):
     which activations are quantized, too (below, the weights alone are). ``ignore_keys`` are the
     keys that hold the layers to leave alone, in the order of precedence; ``ignore_match`` tells
     how their entries match; ``unread_keys`` are keys that other methods read and this one
-    drops in silence. The tensors are in ``facts.checkpoint_tensors``.
+    drops in silence. ``head`` says when the output head is quantized: never, if the key
+    ``lm_head`` is true, if a target names it, or like any linear layer. The tensors are in
+    ``facts.checkpoint_tensors``.
     """
 
     name: str
@@ -35,6 +37,7 @@ class QuantMethod(NamedTuple):
     source: str
     unread_keys: tuple[str, ...] = ()
     native_cc: Capability | None = None
+    head: Literal["never", "lm_head", "targets", "linear"] | None = None
     note: str | None = None
 
     def min_capability(self, vllm: str | None) -> Capability | None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from precision_plan.plan import Because, Fix
 from precision_plan.rules.base import Context, Finding, Found, Rule, rule
-from precision_plan.rules.checkpoint_found import about_config, about_layers, layers_of
+from precision_plan.rules.checkpoint_found import about_config, about_layers, kv_scales, layers_of
 from precision_plan.rules.checkpoint_table import CheckpointLayers
 
 _QUANT = "vllm@0.33.0:vllm/model_executor/layers/quantization"
@@ -192,7 +192,7 @@ def kv_missing(ctx: Context) -> Found:
     """
     layers = layers_of(ctx, complete=True)
     key = _kv_key(layers) if layers is not None else None
-    if layers is None or key is None or _kv_scales(layers):
+    if layers is None or key is None or kv_scales(layers):
         return None
     if ctx.plan.rollout.kv_cache_dtype not in {None, "auto", "fp8", "fp8_e4m3"}:
         return None
@@ -215,20 +215,6 @@ def _kv_key(layers: CheckpointLayers) -> str | None:
     if isinstance(scheme, dict) and not scheme.get("dynamic"):
         return "kv_cache_scheme"
     return None
-
-
-def _kv_scales(layers: CheckpointLayers) -> list[str]:
-    return [name for name in layers.files.tensors or () if name.endswith(_KV)]
-
-
-_KV = (
-    ".k_scale",
-    ".v_scale",
-    ".kv_scale",
-    ".k_proj.output_scale",
-    ".v_proj.output_scale",
-    "_cache.scale",
-)
 
 
 @rule(
@@ -267,7 +253,7 @@ def kv_unused(ctx: Context) -> Found:
     )
     if asked or (isinstance(nested, dict) and nested.get("kv_cache_quant_algo")):
         return None
-    found = _kv_scales(layers)
+    found = kv_scales(layers)
     if not found:
         return None
     return about_layers(

@@ -16,6 +16,9 @@ _SAME = (
     frozenset({"input_scale", "input_global_scale", "activation_scale", "act_scale"}),
 )
 
+NO_SCALE = frozenset({"weight_zero_point", "qzeros", "weight_shape", "g_idx"})
+"""Tensors beside a weight that are no scales: other rules miss them."""
+
 
 def layers_of(ctx: Context, complete: bool = False) -> CheckpointLayers | None:
     """The layers of the checkpoint that the engine loads.
@@ -46,6 +49,21 @@ def instead(name: str, contract: Contract, tensors: Tensors) -> str | None:
         if name in same:
             return next((each for each in sorted(same & tensors.keys() - contract.names)), None)
     return None
+
+
+def kv_scales(layers: CheckpointLayers) -> list[str]:
+    """Scales of keys and values, under all names that the engine maps."""
+    return [name for name in layers.files.tensors or () if name.endswith(_KV)]
+
+
+_KV = (
+    ".k_scale",
+    ".v_scale",
+    ".kv_scale",
+    ".k_proj.output_scale",
+    ".v_proj.output_scale",
+    "_cache.scale",
+)
 
 
 def judging(ctx: Context) -> CheckpointLayers | None:

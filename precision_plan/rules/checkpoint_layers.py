@@ -206,7 +206,8 @@ def mtp(ctx: Context) -> Found:
         NVFP4 and MXFP4 converters quantize the experts of the main decoder and leave MTP layers
         in BF16. The draft model inherits the target's config, so the list must name them
         (``mtp.*`` and ``model.layers.N.*`` after the last layer), or loading fails on shapes or
-        the draft starts from random weights.
+        the draft starts from random weights. Where the checkpoint's headers are at hand, they are
+        judged instead: it may have no such layers, or quantized ones.
 
     Bad:
         software: {framework: vllm}
@@ -224,6 +225,8 @@ def mtp(ctx: Context) -> Found:
     """
     model, config = ctx.plan.model, ctx.plan.checkpoint.quantization_config
     if not model.mtp_num_layers or config is None or not serves(ctx):
+        return None
+    if ctx.checkpoint_layers is not None:  # PP779 looks at the layers themselves
         return None
     if checkpoint_method(ctx) not in {"modelopt_fp4", "mxfp4"}:
         return None

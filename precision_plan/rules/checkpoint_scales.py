@@ -6,7 +6,13 @@ from collections.abc import Iterator
 
 from precision_plan.plan import Fix
 from precision_plan.rules.base import Context, Finding, Found, Rule, rule
-from precision_plan.rules.checkpoint_found import about_layers, conforming, instead, layers_of
+from precision_plan.rules.checkpoint_found import (
+    NO_SCALE,
+    about_layers,
+    conforming,
+    instead,
+    layers_of,
+)
 from precision_plan.rules.checkpoint_table import WEIGHTS
 
 _QUANT = "vllm@0.33.0:vllm/model_executor/layers/quantization"
@@ -48,15 +54,19 @@ def scale_missing(ctx: Context) -> Iterator[Finding]:
             model.layers.0.mlp.down_proj.weight_scale: "F32 []"
     """
     layers = layers_of(ctx, complete=True)
+    if layers is None:
+        return
     missing: dict[str, list[str]] = {}
-    for contract, tensors, names in conforming(layers) if layers else ():
+    for contract, tensors, names in conforming(layers):
         for each in contract.others:
-            if each.name.startswith("input") or each.name in tensors:
+            if each.name.startswith("input") or each.name in tensors or each.name in NO_SCALE:
                 continue
             if instead(each.name, contract, tensors) is None:
-                missing.setdefault(each.name, []).extend(names)
+                alone = [one for one in names if not layers.fused_scale(one, each.name)]
+                missing.setdefault(each.name, []).extend(alone)
     for name, names in missing.items():
-        yield about_layers(ctx, f"no {name}", names, _REWRITE)
+        if names:
+            yield about_layers(ctx, f"no {name}", names, _REWRITE)
 
 
 @rule(

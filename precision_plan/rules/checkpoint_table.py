@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from precision_plan.facts.checkpoint_contracts import Contract, contract_of
 from precision_plan.facts.checkpoint_modules import module_names
 from precision_plan.plan import CheckpointFiles, TensorHeader
-from precision_plan.rules.checkpoint_names import Ignored
+from precision_plan.rules.checkpoint_names import FUSED, Ignored
 
 Tensors = Mapping[str, TensorHeader]
 
@@ -114,6 +114,19 @@ class CheckpointLayers:
             return True
         match = _LAYER.search(name)
         return bool(match and self.layers is not None and int(match[1]) >= self.layers)
+
+    def fused_scale(self, name: str, suffix: str) -> TensorHeader | None:
+        """The scale of all experts together that stands for ``suffix`` of one expert's matrix.
+
+        transformers splits the experts' weights when it saves, and leaves their block scales as
+        ``experts.gate_up_proj_scale_inv``; vLLM reads both.
+        """
+        match = _EXPERT.search(name)
+        if match is None:
+            return None
+        part = name[match.end() :]
+        fused = FUSED.get(part, part) + suffix.removeprefix("weight")
+        return self.modules.get(f"{name[: match.start()]}.experts", {}).get(fused)
 
     def judged(self, groups: tuple[Group, ...]) -> Iterator[tuple[Tensors, list[str]]]:
         """Groups of linear layers of the language model, without MTP layers and encoders."""

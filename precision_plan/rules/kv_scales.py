@@ -5,6 +5,7 @@ from __future__ import annotations
 from precision_plan.facts.frameworks import RL_FRAMEWORKS
 from precision_plan.plan import Because, Fix
 from precision_plan.rules.base import Context, Found, Rule, rule, set_to
+from precision_plan.rules.checkpoint_found import kv_scales
 from precision_plan.rules.kv_cache import KV, asked_kv_dtype
 from precision_plan.rules.vllm_engine import CONFIG, serves
 
@@ -102,7 +103,8 @@ def declared_by_checkpoint(ctx: Context) -> Found:
     Why:
         With --kv-cache-dtype auto a ModelOpt checkpoint that declares kv_cache_quant_algo gets
         an FP8 or NVFP4 cache in silence. The NVFP4 converter of miles declares FP8 by default
-        and writes no KV scales. Say what you want: the same dtype, or bfloat16.
+        and writes no KV scales. Say what you want: the same dtype, or bfloat16. A checkpoint
+        that holds KV scales was calibrated for it, and is not reported.
 
     Bad:
         software: {framework: vllm}
@@ -122,6 +124,8 @@ def declared_by_checkpoint(ctx: Context) -> Found:
         return None
     becomes = _DECLARED.get(config.kv_cache_quant_algo.upper())
     if becomes is None or ctx.plan.rollout.kv_cache_dtype not in {None, "auto"}:
+        return None
+    if ctx.checkpoint_layers is not None and kv_scales(ctx.checkpoint_layers):
         return None
     return ctx.found(
         f"the checkpoint makes the KV cache {becomes}",
