@@ -191,6 +191,8 @@ def _moved_comment(
         return ""
     root = layout(text)
     place = places(root).get(gone[0]) if root is not None else None
+    while place and place.parent and place.mapping.flow and len(place.mapping.pairs) == 1:
+        place = place.parent
     return "" if place is None else trailing_comment(text, place.pair)
 
 

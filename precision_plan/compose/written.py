@@ -25,7 +25,10 @@ def written(value: Any, quote: str = "") -> str:
         return "[" + ", ".join(map(written, value)) + "]"
     if isinstance(value, bool):
         return str(value).lower()
-    return "null" if value is None else repr(value)
+    if isinstance(value, float):  # 1e-06 is a text for other readers of YAML
+        mantissa, e, exponent = repr(value).partition("e")
+        return mantissa + (".0" if e and "." not in mantissa else "") + e + exponent
+    return "null" if value is None else str(value)
 
 
 def _text(value: str, quote: str) -> str:
@@ -33,7 +36,14 @@ def _text(value: str, quote: str) -> str:
         return value
     if quote == "'" and value.isprintable():
         return "'" + value.replace("'", "''") + "'"
-    return json.dumps(value, ensure_ascii=not value.isprintable())
+    return "".join(map(_escaped, json.dumps(value, ensure_ascii=False)))
+
+
+def _escaped(char: str) -> str:
+    """A character as it may stand in double quotes; JSON's own escapes are YAML's, too."""
+    if char.isprintable():
+        return char
+    return f"\\u{ord(char):04x}" if ord(char) < 0x10000 else f"\\U{ord(char):08x}"
 
 
 def _is_plain(value: str) -> bool:
