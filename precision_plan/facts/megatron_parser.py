@@ -12,7 +12,12 @@ from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 from precision_plan.facts._load import table
-from precision_plan.facts.megatron import MegatronFlag, flag_from_row, megatron_flags
+from precision_plan.facts.megatron import (
+    OLDEST_VERSION,
+    MegatronFlag,
+    flag_from_row,
+    megatron_flags,
+)
 from precision_plan.facts.megatron_shape import shape_flags
 from precision_plan.facts.megatron_values import listed_values
 
@@ -53,10 +58,13 @@ _KINDS: Mapping[str, Kind] = MappingProxyType(
 )
 
 
-def _options(flag: MegatronFlag, megatron_core: str) -> list[Option]:
+def spellings(flag: MegatronFlag, megatron_core: str | None = None) -> list[Option]:
+    """One option for each spelling of a flag, which is that of the version already."""
     options = []
     for spelling in flag.flags:
-        choices = flag.choices or listed_values(spelling, megatron_core, "parse")
+        choices = flag.choices
+        if not choices and megatron_core is not None:
+            choices = listed_values(spelling, megatron_core, "parse")
         if flag.action == "boolean_optional":
             kind: Kind = "false" if spelling.startswith("--no-") else "true"
         else:
@@ -81,12 +89,38 @@ _SEPARATE_PARSERS = frozenset(
 """Groups of the export scripts, which the training parser does not have."""
 
 
+@lru_cache(maxsize=1)
+def parser_of_any_version() -> Mapping[str, Option]:
+    """Every option of any version, taking what any version takes: for a version not declared."""
+    found: dict[str, Option] = {}
+    for flag in (*megatron_flags(), *shape_flags(), *other_flags()):
+        if flag.group in _SEPARATE_PARSERS:
+            continue
+        first = flag.versions.since or OLDEST_VERSION
+        last = flag.versions.until or "HEAD"
+        for version in dict.fromkeys((last, *(since for since, _ in flag.changes), first)):
+            if version in flag.versions:
+                for option in spellings(flag.at(version), version):
+                    found[option.flag] = either(found.get(option.flag), option)
+    return MappingProxyType(found)
+
+
+def either(one: Option | None, other: Option) -> Option:
+    """What takes the values of both; in everything else the first, newer one counts."""
+    if one is None:
+        return other
+    choices = None
+    if one.choices is not None and other.choices is not None:
+        choices = tuple(dict.fromkeys((*one.choices, *other.choices)))
+    return one._replace(choices=choices, required=False)
+
+
 @lru_cache(maxsize=32)
 def parser_at(megatron_core: str) -> Mapping[str, Option]:
     """Every option of the parser at one version, by spelling."""
     found: dict[str, Option] = {}
     for flag in (*megatron_flags(), *shape_flags(), *other_flags()):
         if megatron_core in flag.versions and flag.group not in _SEPARATE_PARSERS:
-            for option in _options(flag.at(megatron_core), megatron_core):
+            for option in spellings(flag.at(megatron_core), megatron_core):
                 found[option.flag] = option
     return MappingProxyType(found)

@@ -17,7 +17,16 @@ from typing import Any
 
 from precision_plan.facts.framework_flags import other_framework_flags
 from precision_plan.facts.frameworks import FrameworkFlag, engine_passthrough, framework_flags
-from precision_plan.facts.megatron_parser import Kind, Option, parser_at
+from precision_plan.facts.megatron_parser import (
+    Kind,
+    Option,
+    either,
+    parser_at,
+    parser_of_any_version,
+    spellings,
+)
+from precision_plan.facts.megatron_shape import megadlm_command_line
+from precision_plan.facts.vllm import DEFAULT_VERSION as DEFAULT_VLLM
 from precision_plan.facts.vllm_options import options_at
 from precision_plan.importers.argv import Parsed, Problem, parse
 
@@ -55,9 +64,24 @@ def _near_miss(problem: Problem, framework: str, options: Mapping[str, Option]) 
     return replace(problem, message=f"{framework} has no {problem.flag}; {close[0]} is close")
 
 
+@lru_cache(maxsize=32)
+def options_of(
+    frameworks: tuple[str, ...], megatron_core: str | None, vllm: str | None
+) -> Mapping[str, Option]:
+    """What the parser of one of ``frameworks`` takes; a version that is not known may be any."""
+    found: dict[str, Option] = {}
+    for framework in frameworks:
+        for flag, option in _options(framework, megatron_core, vllm or DEFAULT_VLLM).items():
+            found[flag] = either(found.get(flag), option)
+        if framework == "megadlm":
+            for row in megadlm_command_line().values():
+                found.update((option.flag, option) for option in spellings(row))
+    return MappingProxyType(found)
+
+
 @lru_cache(maxsize=16)
-def _options(framework: str, megatron_core: str, vllm: str) -> Mapping[str, Option]:
-    found = dict(parser_at(megatron_core))
+def _options(framework: str, megatron_core: str | None, vllm: str) -> Mapping[str, Option]:
+    found = dict(parser_of_any_version() if megatron_core is None else parser_at(megatron_core))
     for own in framework_flags(framework).values():
         found.update({option.flag: option for option in _own(own)})
     for row in other_framework_flags(framework):

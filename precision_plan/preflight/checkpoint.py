@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from precision_plan.plan import CheckpointFiles, Origin, TensorHeader, Unreadable
+from precision_plan.plan.json_text import BrokenJson, Parsed, Positions, keys, parse_object
 from precision_plan.preflight.files import LFS_MARK, Refused, read_whole
-from precision_plan.preflight.json_text import BrokenJson, Parsed, Positions, keys, parse_object
 from precision_plan.preflight.safetensors_headers import Header, listed, read_header
 from precision_plan.preflight.scales import read_scales
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from precision_plan.plan import Origin
-from precision_plan.preflight.json_text import BrokenJson, Positions, keys, parse_object
+from precision_plan.plan.json_text import BrokenJson, Positions, keys, parse_object
 from tests._hypothesis import examples
 
 TEXT = """{
