@@ -77,3 +77,9 @@ def launch_entry(name: str) -> Entry | None:
 def launch_evidence() -> tuple[Evidence, ...]:
     """What arguments show."""
     return tuple(record(Evidence, row) for row in table("launch_evidence"))
+
+
+@lru_cache(maxsize=1)
+def runtime_env_keys() -> tuple[str, ...]:
+    """Fields of Ray's runtime environment; plugins may add others."""
+    return tuple(row["key"] for row in table("ray_runtime_env"))

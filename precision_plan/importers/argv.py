@@ -94,7 +94,7 @@ def parse(
     text (``${X}``) there.
     """
     parsed = Parsed()
-    index, count = 0, len(argv)
+    index, count, end_of_open = 0, len(argv), -1
     while index < count:
         token = argv[index]
         option = options.get(token)
@@ -102,11 +102,14 @@ def parse(
         if option is None:
             if hidden and index in hidden and _hides_option(hidden[index], parsed, index):
                 index += 1
+                end_of_open = index if parsed.open[-1:] == [index - 1] else -1
                 continue
             if token == "--" or not _looks_like_option(token, options):
-                parsed.problems.append(
-                    Problem("stray", token, f"{token!r} belongs to no option", index)
-                )
+                if index == end_of_open:  # it may be a value of an option in the word before
+                    end_of_open += 1
+                else:
+                    message = f"{token!r} belongs to no option"
+                    parsed.problems.append(Problem("stray", token, message, index))
                 parsed.left.append(index)
                 index += 1
                 continue

@@ -15,7 +15,7 @@ from precision_plan.importers.argv import Parsed, Problem, ProblemKind
 from precision_plan.plan import UNKNOWN, Because, Diagnostic, Fix
 from precision_plan.plan.codes import compose_diagnostic
 
-_CODES: Mapping[ProblemKind, str] = {
+PROBLEM_CODES: Mapping[ProblemKind, str] = {
     "unknown": "PP901",
     "choice": "PP902",
     "type": "PP902",
@@ -37,7 +37,9 @@ def parse_findings(parsed: Parsed, megatron_core: str) -> tuple[Diagnostic, ...]
 def engine_parse_findings(parsed: Parsed, vllm: str) -> tuple[Diagnostic, ...]:
     """Findings about a command line that vLLM's own parser reads at one version."""
     found = [
-        _found(problem, *(_unknown_to_vllm(problem.flag, vllm) if _unread(problem) else ((), ())))
+        _found(
+            problem, *(why_unknown_to_vllm(problem.flag, vllm) if _unread(problem) else ((), ()))
+        )
         for problem in parsed.problems
     ]
     for field in dict.fromkeys(parsed.repeated):
@@ -77,13 +79,13 @@ def _problem(problem: Problem, megatron_core: str) -> Diagnostic:
     because: tuple[Because, ...] = ()
     fix: tuple[Fix, ...] = ()
     if problem.kind == "unknown":
-        because, fix = _unknown(problem.flag, megatron_core)
+        because, fix = why_unknown(problem.flag, megatron_core)
     return _found(problem, because, fix)
 
 
 def _found(problem: Problem, because: tuple[Because, ...], fix: tuple[Fix, ...]) -> Diagnostic:
     return compose_diagnostic(
-        _CODES[problem.kind],
+        PROBLEM_CODES[problem.kind],
         problem.message,
         UNKNOWN,
         field=problem.field or problem.flag,
@@ -94,7 +96,7 @@ def _found(problem: Problem, because: tuple[Because, ...], fix: tuple[Fix, ...])
 
 
 @lru_cache(maxsize=1024)
-def _unknown(flag: str, megatron_core: str) -> tuple[tuple[Because, ...], tuple[Fix, ...]]:
+def why_unknown(flag: str, megatron_core: str) -> tuple[tuple[Because, ...], tuple[Fix, ...]]:
     """Why a flag is not there, and what may have been meant."""
     options: Mapping[str, Option] = parser_at(megatron_core)
     known = absent_flags().get(flag)
@@ -107,7 +109,7 @@ def _unknown(flag: str, megatron_core: str) -> tuple[tuple[Because, ...], tuple[
 
 
 @lru_cache(maxsize=1024)
-def _unknown_to_vllm(flag: str, vllm: str) -> tuple[tuple[Because, ...], tuple[Fix, ...]]:
+def why_unknown_to_vllm(flag: str, vllm: str) -> tuple[tuple[Because, ...], tuple[Fix, ...]]:
     """An argument that another release has, or what may have been meant."""
     for arg in engine_args().values():
         if arg.flag == flag and vllm not in arg.versions:

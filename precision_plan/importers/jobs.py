@@ -12,7 +12,8 @@ from types import MappingProxyType
 from typing import Literal
 
 from precision_plan.importers.texts import Source, Text
-from precision_plan.plan import UNKNOWN, Diagnostic, Origin
+from precision_plan.plan import UNKNOWN, Diagnostic, Origin, PrecisionPlan
+from precision_plan.plan.unknown import unknown
 
 NOTHING: Mapping[str, Text] = MappingProxyType({})
 
@@ -67,6 +68,50 @@ class Leftover:
     text: str
     origin: Origin
     because: str = ""
+
+
+Use = Literal["launch", "read", "passed", "left"]
+"""What became of a word of a launch: it says what is run and how (``launch``), an option took it
+(``read``), it stands in ``launch.extra_args`` unread (``passed``), or it is a leftover."""
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedJob:
+    """A launch as a plan.
+
+    A field of ``plan`` may be not known (:mod:`precision_plan.plan.unknown`). ``candidates`` are
+    the frameworks whose command line it may be; with more than one, the plan's framework is not
+    known. ``uses`` says of each word of the command what became of it.
+    """
+
+    plan: PrecisionPlan
+    candidates: tuple[str, ...]
+    diagnostics: tuple[Diagnostic, ...]
+    leftovers: tuple[Leftover, ...]
+    command: Command
+    uses: tuple[Use, ...]
+
+    @property
+    def branches(self) -> tuple[Branch, ...]:
+        """The decisions that lead to the launch."""
+        return self.command.branches
+
+    @property
+    def unknown(self) -> tuple[str, ...]:
+        """Fields of the plan that are set to something that is not known."""
+        return tuple(unknown(self.plan))
+
+    def alternatives(self) -> tuple[PrecisionPlan, ...]:
+        """One plan for each framework that it may be; what all of them say, is so."""
+        if len(self.candidates) == 1:
+            return (self.plan,)
+        software = self.plan.software
+        return tuple(
+            self.plan.model_copy(
+                update={"software": software.model_copy(update={"framework": framework})}
+            )
+            for framework in self.candidates
+        )
 
 
 @dataclass(frozen=True, slots=True)

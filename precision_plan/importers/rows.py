@@ -43,6 +43,11 @@ def plan_of(sections: Mapping[str, Mapping[str, Any]]) -> PrecisionPlan:
     return _EMPTY_PLAN.model_copy(update=built)
 
 
+def takes(section: str, name: str, value: Any) -> bool:
+    """True if a field of the plan may hold ``value``."""
+    return _SECTIONS[section].takes(name, value)
+
+
 def megatron_row(row: Mapping[str, Any]) -> tuple[PrecisionPlan, Parsed]:
     """Plan of a row whose ``argv`` is Megatron's.
 

@@ -86,6 +86,31 @@ _CODES = (
          "The frameworks' parsers accept abbreviations where they are unique."),
     Code("PP906", "repeated-flag", "warning", False, "An option is given twice with other values",
          "The last one wins; whoever reads the first one is misled."),
+    Code("PP907", "target-comment-refused", "error", False,
+         "A precision-plan comment declares something that no target has",
+         "The comment says for which GPU, framework and versions a file is judged; a misspelt key "
+         "would leave rules silent that were meant to run."),
+    Code("PP908", "two-runtime-envs", "error", False, 
+         "ray job submit takes one runtime environment",
+         "With --runtime-env and --runtime-env-json together the command stops with a ValueError."),
+    Code("PP909", "entrypoint-in-quotes", "error", False,
+         "The job's whole command is one quoted word",
+         "ray job submit quotes each word of the command again, so that the shell on the cluster "
+         "looks for a program whose name is the whole line, and finds none."),
+    Code("PP911", "misspelt-flag", "error", False, "A precision flag is misspelt",
+         "vime and slime pass over what they do not know: the run starts, and trains without the "
+         "setting. miles and Megatron-LM stop. The known flag that is close is named."),
+    Code("PP913", "runtime-env-key-misspelt", "error", False,
+         "A key of the runtime environment is misspelt",
+         "Ray accepts any key in silence, so that what stands below a misspelt one is not done: "
+         "a job with env_var instead of env_vars runs without its variables."),
+    Code("PP914", "variable-is-no-text", "error", False,
+         "A variable's value is a number, a boolean or nothing",
+         "Ray takes texts only and raises TypeError before the job or the actor starts."),
+    Code("PP915", "broken-json", "error", False, "A JSON text of the launch cannot be read",
+         "The program that reads it stops; a lost comma or quote is the usual reason."),
+    Code("PP916", "json-key-twice", "warning", False, "A key stands twice in a JSON object",
+         "The last one counts; whoever reads the first one is misled."),
     Code("PP921", "flag-dropped-in-silence", "warning", False,
          "The framework does not know this flag and passes over it",
          "vime and slime parse with parse_known_args: a misspelt flag does nothing, and nobody "

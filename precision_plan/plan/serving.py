@@ -151,7 +151,9 @@ class Env(Section):
     """Environment variables by process role; ``all`` reaches every role through the job.
 
     Precedence in a train actor: ``all`` < ``train_actor``; ``train_actor`` is lowered to the
-    framework's ``--train-env-vars`` and therefore never reaches the rollout engine.
+    framework's ``--train-env-vars`` and therefore never reaches the rollout engine. ``shell`` is
+    what the shell that submits a job exports, and no process of the job sees; nothing is lowered
+    from it.
     """
 
     all: EnvVars | None = None
@@ -160,6 +162,7 @@ class Env(Section):
     rollout_engine: EnvVars | None = None
     vllm_worker: EnvVars | None = None
     converter: EnvVars | None = None
+    shell: EnvVars | None = None
 
 
 class Launch(Section):

@@ -23,10 +23,13 @@ _ENGINE = "vllm-project/vime@039ae4dd:vime/backends/vllm_utils/vllm_engine.py"
 SCOPES = ("all", "driver", "train_actor", "rollout_engine", "vllm_worker", "converter")
 
 
-def declared(ctx: Context) -> Iterator[tuple[str, str, str]]:
-    """Yield ``(scope, variable, value)`` of every entry of the plan's ``env`` section."""
+def declared(ctx: Context, *more: str) -> Iterator[tuple[str, str, str]]:
+    """Yield ``(scope, variable, value)`` of every entry of the plan's ``env`` section.
+
+    Entries that reach no process of the run (``shell``) are there only if asked for.
+    """
     env = ctx.plan.env
-    for scope in SCOPES:
+    for scope in (*SCOPES, *more):
         variables = getattr(env, scope)
         if variables:
             for name, value in variables.items():
@@ -176,7 +179,7 @@ def misspelt(ctx: Context) -> Iterator[Finding]:
         training: {bf16: true, fp8_format: e4m3, fp8_recipe: blockwise}
         env: {all: {NVTE_FP8_BLOCK_SCALING_FP32_SCALES: "1"}}
     """
-    for scope, name, value in declared(ctx):
+    for scope, name, value in declared(ctx, "shell"):
         if not name.startswith(_OWNERS) or _is_known(name) or value.startswith("tcp://"):
             continue
         close = _closest(name)
@@ -240,7 +243,7 @@ def without_a_reader(ctx: Context) -> Iterator[Finding]:
         rollout: {attention_backend: FLASHINFER}
     """
     dead = dead_names()
-    for scope, name, value in declared(ctx):
+    for scope, name, value in declared(ctx, "shell"):
         row = dead.get(name)
         if row is None:
             continue

@@ -1,0 +1,331 @@
+"""A command of a script -> the plan of what it starts, or nothing if it starts no launch.
+
+Every word of a launch is accounted for (:data:`importers.jobs.Use`); what cannot be known before
+it runs is not known in the plan, either.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from precision_plan.facts.frameworks import RL_FRAMEWORKS
+from precision_plan.facts.vllm import DEFAULT_VERSION as DEFAULT_VLLM
+from precision_plan.importers.argv import Hidden, Parsed, parse
+from precision_plan.importers.declarations import NOTHING_DECLARED, Declared
+from precision_plan.importers.frameworks import frameworks_of
+from precision_plan.importers.job_env import JobEnv, job_env, reference_text
+from precision_plan.importers.job_findings import (
+    Judged,
+    Reader,
+    argument_findings,
+    engine_findings,
+)
+from precision_plan.importers.jobs import Command, ImportedJob, Leftover, ScriptReading, Use
+from precision_plan.importers.launch_words import Launch, launch_of
+from precision_plan.importers.rows import plan_of, takes
+from precision_plan.importers.texts import Text
+from precision_plan.importers.vllm_argv import parse_engine_arguments
+from precision_plan.plan import Diagnostic, Fix, Origin
+from precision_plan.plan.codes import compose_diagnostic
+from precision_plan.plan.unknown import with_unknown
+
+FREE_TEXTS = frozenset(
+    {
+        "checkpoint.hf_checkpoint",
+        "checkpoint.ref_load",
+        "checkpoint.load",
+        "checkpoint.save",
+        "weight_sync.update_weight_disk_dir",
+        "training.te_precision_config_file",
+        "training.kitchen_config_file",
+    }
+)
+"""Fields that hold a path: one with an unknown part is kept as it is spelt."""
+
+_TRAIN_ENV = "train_env_vars"
+
+
+def jobs_of(
+    reading: ScriptReading, declared: Declared = NOTHING_DECLARED
+) -> tuple[ImportedJob, ...]:
+    """Every launch of a script, each with the way to it."""
+    found = (job_of(command, declared) for command in reading.commands)
+    return tuple(job for job in found if job is not None)
+
+
+def job_of(command: Command, declared: Declared = NOTHING_DECLARED) -> ImportedJob | None:
+    """The launch that ``command`` is, as a plan; ``None`` if it is none.
+
+    ``declared`` is the target: what the file says of it, and what was given from outside.
+    """
+    command, quoted = _unquoted(command)
+    launch = launch_of(command)
+    if launch is None:
+        return None
+    words = command.words[launch.first :]
+    candidates = frameworks_of(launch, words, declared.values.get("framework"))
+    if not candidates:
+        return None
+    versions = declared.values.get
+    reader = Reader(
+        candidates,
+        versions("megatron_core"),
+        versions("vllm"),
+        complete=launch.row is not None and launch.row.complete and candidates == ("megatron-lm",),
+    )
+    job = _Job(command, launch, words, diagnostics=list(quoted))
+    if candidates == ("vllm",):
+        job.engine(reader)
+    else:
+        job.trainer(reader)
+    job.environment(any(each in RL_FRAMEWORKS for each in candidates))
+    job.start()
+    return job.finished(candidates, declared)
+
+
+@dataclass(slots=True)
+class _Job:
+    """A launch while it is read."""
+
+    command: Command
+    launch: Launch
+    words: Sequence[Text]
+    sections: dict[str, dict[str, Any]] = field(default_factory=dict)
+    origins: dict[str, Origin] = field(default_factory=dict)
+    unknown: set[str] = field(default_factory=set)
+    extra: dict[str, Any] = field(default_factory=dict)
+    diagnostics: list[Diagnostic] = field(default_factory=list)
+    leftovers: list[Leftover] = field(default_factory=list)
+    left: dict[int, Use] = field(default_factory=dict)
+    train_env: Text | None = None
+
+    def at(self, index: int) -> Origin:
+        """Where an argument was written."""
+        return self.words[index].origin if index < len(self.words) else self.command.origin
+
+    def set(self, name: str, value: Any, origin: Origin) -> None:
+        """Set a plan field."""
+        section, _, key = name.partition(".")
+        self.sections.setdefault(section, {})[key] = value
+        self.origins[name] = origin
+
+    # Arguments ----------------------------------------------------------------------------------
+    def trainer(self, reader: Reader) -> None:
+        """The arguments of a training program."""
+        argv, hidden = self._argv()
+        parsed = parse(argv, reader.options(), hidden=hidden)
+        self._take(parsed, argument_findings(parsed, reader, self.at), reader.complete)
+
+    def engine(self, reader: Reader) -> None:
+        """The arguments of ``vllm serve``, and the model before them."""
+        argv, hidden = self._argv()
+        parsed = parse_engine_arguments(argv, reader.vllm or DEFAULT_VLLM, hidden)
+        self._take(parsed, engine_findings(parsed, reader.vllm, DEFAULT_VLLM, self.at), True)
+        model = self.extra.pop("model", None)
+        if model is not None:
+            self.set("checkpoint.hf_checkpoint", model, self.at(parsed.indices["model"]))
+        elif argv and not argv[0].startswith("-"):
+            model = reference_text(self.words[0])
+            self.set("checkpoint.hf_checkpoint", model, self.at(0))
+
+    def _argv(self) -> tuple[list[str], dict[int, Hidden]]:
+        argv = [word.shown for word in self.words]
+        hidden = {
+            index: Hidden(_before(word), word.splits)
+            for index, word in enumerate(self.words)
+            if not word.known
+        }
+        return argv, hidden
+
+    def _take(self, parsed: Parsed, judged: Judged, strict: bool) -> None:
+        self.diagnostics += judged.diagnostics
+        for name, value in parsed.values.items():
+            self._field(name, value, parsed)
+        for dest, value in parsed.others.items():
+            if dest == _TRAIN_ENV:
+                self.train_env = self._value_of(parsed.indices[dest])
+            else:
+                self._extra(dest, value, parsed)
+        self._unread(parsed, judged, strict)
+
+    def _field(self, name: str, value: Any, parsed: Parsed) -> None:
+        index = parsed.indices[name]
+        section, _, key = name.partition(".")
+        if name in parsed.unknown:
+            if name in FREE_TEXTS:
+                self.set(name, _reference(value), self.at(index))
+            else:
+                self.unknown.add(name)
+                self.origins[name] = self.at(index)
+        elif value is None:
+            return
+        elif takes(section, key, value):
+            self.set(name, value, self.at(index))
+        else:
+            self._extra(key, value, parsed, index)
+
+    def _extra(self, dest: str, value: Any, parsed: Parsed, index: int | None = None) -> None:
+        """An argument that no plan field holds: by its dest, or its flag where the two differ."""
+        if dest in parsed.unknown:
+            value = _reference(value)
+        key, index = dest, parsed.indices.get(dest) if index is None else index
+        if index is not None:
+            written = self.words[index].shown.partition("=")[0]
+            flag = written.lstrip("-")
+            trains = self.launch.program != "vllm"
+            if trains and written.startswith("--") and flag.replace("-", "_") != dest:
+                key, value = flag, True if value is False else value
+            self.origins[f"launch.extra_args.{key}"] = self.at(index)
+        self.extra[key] = value
+
+    def _value_of(self, index: int) -> Text:
+        """The value of the option at ``index``: behind its ``=``, or the next word."""
+        shown = self.words[index].shown
+        name, equals, _ = shown.partition("=")
+        if equals:
+            return self.words[index].part(len(name) + 1)
+        return self.words[index + 1]
+
+    def _unread(self, parsed: Parsed, judged: Judged, strict: bool) -> None:
+        """Words that no option took: unknown flags are passed on, the rest is left over."""
+        flags = {each.index: each for each in parsed.problems if each.kind == "unknown"}
+        left, index = sorted(set(parsed.left)), 0
+        while index < len(left):
+            start = left[index]
+            run = [start]
+            index += 1
+            if start not in flags:
+                self._leave(start, parsed)
+                continue
+            while index < len(left) and left[index] == run[-1] + 1 and left[index] not in flags:
+                run.append(left[index])
+                index += 1
+            if strict or start in judged.refused:
+                for each in run:
+                    self._leave(each, parsed, judged.refused.get(start, "no option of the parser"))
+            else:
+                self._pass(run)
+
+    def _pass(self, run: Sequence[int]) -> None:
+        name, equals, value = self.words[run[0]].shown.partition("=")
+        texts = [reference_text(self.words[index]) for index in run[1:]]
+        if equals:
+            texts.insert(0, value)
+        key = name.lstrip("-")
+        self.extra[key] = True if not texts else texts[0] if len(texts) == 1 else texts
+        self.origins[f"launch.extra_args.{key}"] = self.at(run[0])
+        self.left.update(dict.fromkeys(run, "passed"))
+
+    def _leave(self, index: int, parsed: Parsed, because: str = "") -> None:
+        word = self.words[index]
+        self.left[index] = "left"
+        if index in parsed.open:
+            why = because or "may be any arguments: what they set is not known"
+            self.leftovers.append(Leftover("arguments", word.shown, word.origin, why))
+        else:
+            why = because or "belongs to no option"
+            self.leftovers.append(Leftover("word", word.shown, word.origin, why))
+
+    # Around the arguments -----------------------------------------------------------------------
+    def environment(self, is_ray: bool) -> None:
+        """The variables of the launch's processes."""
+        found: JobEnv = job_env(
+            self.launch, self.command.ray_env, is_ray=is_ray, train_env=self.train_env
+        )
+        for scope, variables in found.scopes.items():
+            self.sections.setdefault("env", {})[scope] = variables
+        self.origins.update(found.origins)
+        for name, (value, origin) in found.launch.items():
+            self.set(f"launch.{name}", value, origin)
+        self.diagnostics += found.diagnostics
+        self.leftovers += found.leftovers
+
+    def start(self) -> None:
+        """What is run, and on how many GPUs."""
+        entry = self.launch.entry
+        if entry is not None:
+            self.set("launch.entrypoint", reference_text(entry), entry.origin)
+        for option, name in (("--nnodes", "nodes"), ("--nproc-per-node", "gpus_per_node")):
+            value = self.launch.options.get(option)
+            if value is not None and value.known and value.shown.isdecimal() and int(value.shown):
+                self.set(f"hardware.{name}", int(value.shown), value.origin)
+
+    def finished(self, candidates: tuple[str, ...], declared: Declared) -> ImportedJob:
+        """Everything together."""
+        if self.extra:
+            self.sections.setdefault("launch", {})["extra_args"] = self.extra
+        if len(candidates) == 1:
+            self.sections["software"] = {"framework": candidates[0]}
+        plan = plan_of(self.sections).model_copy(update={"origins": self.origins})
+        outside = {
+            key: value
+            for key, value in declared.values.items()
+            if key != "framework" and not self._is_set(key)
+        }
+        plan = Declared(outside, declared.origins).into(plan)
+        unknown = self.unknown if len(candidates) == 1 else {*self.unknown, "software.framework"}
+        return ImportedJob(
+            with_unknown(plan, sorted(unknown)),
+            candidates,
+            tuple(self.diagnostics),
+            tuple(self.leftovers),
+            self.command,
+            self._uses(),
+        )
+
+    def _is_set(self, key: str) -> bool:
+        return f"rollout.{key}" in self.unknown
+
+    def _uses(self) -> tuple[Use, ...]:
+        uses: list[Use] = ["launch"] * self.launch.first
+        uses += [self.left.get(index, "read") for index in range(len(self.words))]
+        return tuple(uses)
+
+
+def _unquoted(command: Command) -> tuple[Command, tuple[Diagnostic, ...]]:
+    """``ray job submit -- "python train.py"`` as it was meant, and that it does not run."""
+    words = command.words
+    if len(words) < 4 or [word.value for word in words[:3]] != ["ray", "job", "submit"]:
+        return command, ()
+    last = words[-1]
+    if words[-2].value != "--" or " " not in last.shown.strip() or _QUOTES.search(last.shown):
+        return command, ()
+    meant = (last.part(*found.span()) for found in _WORD.finditer(last.shown))
+    return replace(command, words=(*words[:-1], *meant)), (quoted_entrypoint(last),)
+
+
+_QUOTES, _WORD = re.compile(r"[\"'\\]"), re.compile(r"\S+")
+
+
+def quoted_entrypoint(word: Text) -> Diagnostic:
+    """The finding about a command that is one word."""
+    return compose_diagnostic(
+        "PP909",
+        f"the job's command is one word: {word.shown[:60]}",
+        word.origin,
+        fix=(Fix("write the command after -- without quotes"),),
+        source=("ray@2.60.0:dashboard/modules/job/cli.py:300-304",),
+        stage="run",
+    )
+
+
+def _before(word: Text) -> str:
+    """The text of a word up to its first unknown piece."""
+    found = []
+    for piece in word.pieces:
+        if not piece.known:
+            break
+        found.append(piece.text)
+    return "".join(found)
+
+
+def _reference(value: Any) -> Any:
+    """A value that holds something unknown, so that it says so."""
+    if isinstance(value, str):
+        return value if "$" in value else f"$({value})"
+    if isinstance(value, Iterable) and not isinstance(value, Mapping):
+        return tuple(_reference(each) if "$" not in str(each) else each for each in value)
+    return value
