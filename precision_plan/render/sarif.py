@@ -2,7 +2,8 @@
 
 Files are named below ``%SRCROOT%``, the repository; one that lies elsewhere by its own address.
 Two findings are the same for a reader that follows them over time if rule, file, field and
-message are: lines move.
+message are: lines move. What a baseline hides is left out: code scanning takes a suppressed result
+for an open one (github/codeql-action#1230).
 """
 
 from __future__ import annotations
@@ -41,15 +42,12 @@ _PROBLEMS = {"error": "error", "warning": "warning", "advice": "recommendation"}
 
 def lint(report: LintReport, run: Run) -> str:
     """One log with one run; its rules are those that found something."""
-    hidden = report.baseline.hidden if report.baseline else ()
     mask = Mask()
-    found = [*in_order(report), *hidden]
+    found = in_order(report)
     ids = sorted({each.id for each in found})
     index = {id: number for number, id in enumerate(ids)}
     results = [_result(each, index[each.id], run, mask) for each in found]
     _add_fingerprints(results, found, run, mask)
-    if report.baseline is not None:
-        _add_states(results, len(hidden), mask.text(report.baseline.file))
     log = {
         "$schema": SCHEMA,
         "version": "2.1.0",
@@ -175,20 +173,6 @@ def _add_fingerprints(
         seen[key] = seen.get(key, 0) + 1
         data = json.dumps([*key, seen[key]]).encode()
         result["partialFingerprints"] = {"ruleFileFieldMessage/v1": sha256(data).hexdigest()[:32]}
-
-
-def _add_states(results: Sequence[dict[str, Any]], hidden: int, baseline: str) -> None:
-    new = len(results) - hidden
-    for number, result in enumerate(results):
-        result["baselineState"] = "new" if number < new else "unchanged"
-        if number >= new:
-            result["suppressions"] = [
-                {
-                    "kind": "external",
-                    "status": "accepted",
-                    "justification": f"recorded in the baseline {printable(baseline)}",
-                }
-            ]
 
 
 def _invocation(report: LintReport, run: Run) -> Mapping[str, Any]:
