@@ -23,10 +23,12 @@ from precision_plan.cli._fixing import (
     check_fix_options,
     show_diff,
 )
+from precision_plan.cli._locking import add_lock_option, check_lock_option, locked_report
 from precision_plan.cli._output import emit, use_color, width
 from precision_plan.render import LINT_FORMATS
 
 if TYPE_CHECKING:
+    from precision_plan.plan.compiled import LintReport
     from precision_plan.render._run import Run
 
 
@@ -70,6 +72,7 @@ def configure(parser: Parser) -> None:
         help="what is not declared: gpu=b200 framework=vime vllm=0.33.0 tensor_parallel_size=8 ...",
     )
     add_fix_options(parser)
+    add_lock_option(parser)
     parser.add_argument(
         "--skip-others",
         action="store_true",
@@ -81,25 +84,18 @@ def configure(parser: Parser) -> None:
 def run(args: Namespace) -> int:
     """Print the findings; 0 clean, 1 findings of ``--fail-on`` or worse, 2 broken input."""
     check_fix_options(args)
+    check_lock_option(args)
     if args.jsonl is not None:
         return _batch(args)
     if not args.paths:
         raise UsageError("required: PATH, or --jsonl FILE", "precision-plan lint --help")
     if args.update_baseline and args.baseline is None:
         raise UsageError("--update-baseline needs --baseline FILE", "FILE is written")
-    from precision_plan.api import lint
     from precision_plan.plan.compiled import exit_code
     from precision_plan.render import render_lint
 
     fixes = apply_fixes(args) if args.fix else None
-    report = lint(
-        args.paths,
-        profile=args.profile,
-        target=target_of(args.target),
-        conf_dir=args.conf_dir,
-        search_paths=args.search_path,
-        skip_others=args.skip_others,
-    )
+    report = _linted(args) if args.lock is None else locked_report(args)
     if fixes is not None:
         report = replace(report, fixes=fixes)
     run = _run(args)
@@ -117,6 +113,19 @@ def run(args: Namespace) -> int:
     if args.update_baseline and report.baseline is None:
         sys.stderr.write(_not_written(args.baseline))
     return exit_code(report.diagnostics, args.fail_on)
+
+
+def _linted(args: Namespace) -> LintReport:
+    from precision_plan.api import lint
+
+    return lint(
+        args.paths,
+        profile=args.profile,
+        target=target_of(args.target),
+        conf_dir=args.conf_dir,
+        search_paths=args.search_path,
+        skip_others=args.skip_others,
+    )
 
 
 def _not_written(baseline: str) -> str:

@@ -73,6 +73,26 @@ _CODES = (
          "Whoever reads the comment later must know why the finding does not matter."),
     Code("PP021", "unused-suppression", "warning", False, "A suppression silences nothing",
          "It would hide the next, different finding on that line.", fixable=True),
+    Code("PP030", "plan-differs-from-lock", "error", False, "A setting is not the locked one",
+         "A lock says what a run was started with. Whoever resumes or repeats it must know that a "
+         "setting is another one today."),
+    Code("PP031", "effect-differs-from-lock", "error", False,
+         "What the plan lowers to is not what was locked",
+         "The same recipe may lower to other flags, variables or arguments: because other "
+         "settings changed, or because this program knows more than the one that wrote the lock."),
+    Code("PP032", "resume-loses-state", "error", False,
+         "The checkpoint does not hold the state that the changed formats need",
+         "A resumed run loads what was saved in the locked formats. Megatron compares the shape "
+         "of the model, not its formats, so that nothing stops it."),
+    Code("PP033", "resume-converts-state", "warning", False,
+         "The checkpoint's state is converted to the changed formats",
+         "It loads, and the values are rounded once more; the run is not the continuation of the "
+         "saved one to the last bit."),
+    Code("PP034", "broken-lock", "error", True, "The lock file cannot be read",
+         "It is no JSON, no lock, or a lock of which a part is missing: nothing can be compared."),
+    Code("PP035", "lock-of-another-version", "error", True,
+         "The lock file was written in another schema version",
+         "Keys may have other names or meanings there, so that a comparison would not be true."),
     Code("PP901", "unknown-flag", "error", False, "The parser has no such option",
          "Megatron-LM and miles refuse it; vime and slime drop it in silence, so that what it "
          "asked for does not happen."),

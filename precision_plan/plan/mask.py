@@ -37,11 +37,11 @@ class Mask:
     @classmethod
     def of(cls, plan: PrecisionPlan, lowering: Lowering | None = None) -> Mask:
         """The mask that knows every value which the plan or its lowering keeps as a secret."""
-        values = list(_secret_values(plan.env.model_dump(exclude_none=True)))
-        values += _secret_values(plan.launch.extra_args or {})
+        values = list(secret_values(plan.env.model_dump(exclude_none=True)))
+        values += secret_values(plan.launch.extra_args or {})
         if lowering is not None:
-            values += _secret_values(lowering.ray.runtime_env)
-            values += _secret_values(lowering.ray.roles)
+            values += secret_values(lowering.ray.runtime_env)
+            values += secret_values(lowering.ray.roles)
         return cls(values)
 
     def text(self, text: str) -> str:
@@ -110,12 +110,13 @@ def _flag(match: re.Match[str]) -> str:
     return f"{flag}{space}{HIDDEN}"
 
 
-def _secret_values(node: Any, name: str = "") -> Iterable[str]:
+def secret_values(node: Any, name: str = "") -> Iterable[str]:
+    """The values that stand under names of secrets in nested data."""
     if isinstance(node, Mapping):
         for key, item in node.items():
-            yield from _secret_values(item, str(key))
+            yield from secret_values(item, str(key))
     elif isinstance(node, (list, tuple)):
         for item in node:
-            yield from _secret_values(item, name)
+            yield from secret_values(item, name)
     elif _hides(name, node):
         yield str(node)

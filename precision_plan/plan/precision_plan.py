@@ -11,6 +11,7 @@ from pydantic import Field
 
 from precision_plan.plan.base import Section
 from precision_plan.plan.origin import UNKNOWN, Origin
+from precision_plan.plan.secrets import is_secret
 from precision_plan.plan.sections import Hardware, Model, Parallel, RecipeInfo, Software
 from precision_plan.plan.serving import Checkpoint, Env, Inference, Launch, Rollout, WeightSync
 from precision_plan.plan.training import OptimizerSection, Qat, Training
@@ -87,25 +88,36 @@ class PrecisionPlan(Section):
             if section
         }
 
-    def fingerprint(self) -> str:
-        """SHA-256 over the settings in canonical form; the recipe's title does not count.
+    def unknown_fields(self) -> Iterator[str]:
+        """Yield the dotted fields that are set to something that is not known."""
+        for name, section in self.__dict__.items():
+            if isinstance(section, Section):
+                yield from (f"{name}.{field}" for field in section.unknown())
 
-        Equal plans give equal text on every machine and for every order of keys, except matchers
-        of modules, whose order decides.
+    def canonical(self) -> dict[str, Any]:
+        """The settings in a form that keeps what decides when keys are sorted.
+
+        Matchers of modules are tried in order, so that they become a list.
         """
         settings = self.settings()
-        settings.pop("recipe", None)
         modules = settings.get("training", {}).get("te_precision_config", {})
         if "matchers" in modules:
-            modules["matchers"] = list(modules["matchers"].items())
+            modules["matchers"] = [list(each) for each in modules["matchers"].items()]
+        return settings
+
+    def fingerprint(self) -> str:
+        """SHA-256 over the canonical settings; the recipe's title does not count.
+
+        Equal plans give equal text on every machine and for every order of keys, except matchers
+        of modules, whose order decides. A secret counts by its name: a token that is renewed makes
+        no other plan, and the sum tells nothing about it.
+        """
+        settings = self.canonical()
+        settings.pop("recipe", None)
+        for holder in (*settings.get("env", {}).values(), settings.get("launch", {})):
+            _hide_secrets(holder)
         content: dict[str, Any] = {"schema_version": SCHEMA_VERSION, "plan": settings}
-        unknown = [
-            f"{name}.{field}"
-            for name, section in self.__dict__.items()
-            if isinstance(section, Section)
-            for field in section.unknown()
-        ]
-        if unknown:
+        if unknown := list(self.unknown_fields()):
             content["unknown"] = unknown
         text = json.dumps(
             content,
@@ -114,6 +126,14 @@ class PrecisionPlan(Section):
             ensure_ascii=True,
         )
         return hashlib.sha256(text.encode("ascii")).hexdigest()
+
+
+def _hide_secrets(settings: dict[str, Any]) -> None:
+    for name, value in settings.items():
+        if isinstance(value, dict):
+            _hide_secrets(value)
+        elif is_secret(name):
+            settings[name] = "***"
 
 
 def _leaves(prefix: str, section: Section) -> Iterator[tuple[str, Any]]:

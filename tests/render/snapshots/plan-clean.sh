@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # my-mxfp8
 # A model in MXFP8, with a title that is long enough to be wrapped on a line
-# fingerprint 4b4e4582c4ec2b9548bda9bceab4ea36c20fb95cb70ce59f0939fd94abda3f86
+# fingerprint 87333cd085161492c93674294caf9b8559417e337f416bcab36af322a37c5e2e
 set -euo pipefail
 
 json_text() {  # a value as it stands between the quotes of a JSON string

@@ -1,0 +1,113 @@
+"""What a run that resumes a checkpoint loses or converts when its number formats have changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from precision_plan.facts.resume import ResumeEffect, resume_effects
+from precision_plan.plan.snapshot import Snapshot
+
+_MOMENTS = ("Adam first moment", "Adam second moment")
+_NO_FORMAT = frozenset({"", "none", "unknown"})
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """One thing that the checkpoint holds, in what format then and now, and what comes of it."""
+
+    what: str
+    before: str
+    after: str
+    effect: ResumeEffect
+
+
+def resumed_from(today: Snapshot) -> str | None:
+    """The checkpoint that today's plan resumes; ``None`` if it starts anew or only fine-tunes."""
+    checkpoint = today.plan.get("checkpoint", {})
+    loaded = checkpoint.get("load")
+    return loaded if isinstance(loaded, str) and loaded and not _flag(today, "finetune") else None
+
+
+def resume(locked: Snapshot, today: Snapshot) -> Iterator[Resumed]:
+    """What changed formats do to the state that was saved under ``locked``."""
+    before, after = _tensors(locked), _tensors(today)
+    yield from _weights(before, after)
+    yield from _delayed(_recipe(locked), _recipe(today))
+    no_optimizer = today.plan.get("checkpoint", {}).get("no_load_optim") is True
+    if no_optimizer or _flag(today, "no_load_optim"):
+        return
+    yield from _scaler(locked, today)
+    yield from _main_params(before, after)
+    for name in _MOMENTS:
+        if _changed(before, after, name):
+            yield _resumed(name, before[name], after[name], "state-rescaled")
+
+
+def _flag(snapshot: Snapshot, name: str) -> bool:
+    extra = snapshot.plan.get("launch", {}).get("extra_args") or {}
+    return any(key.lstrip("-").replace("-", "_") == name and extra[key] for key in extra)
+
+
+def _resumed(what: str, before: str, after: str, name: str) -> Resumed:
+    return Resumed(what, before, after, resume_effects()[name])
+
+
+def _tensors(snapshot: Snapshot) -> Mapping[str, str]:
+    found: Any = snapshot.lowered.get("tensors", {})
+    return {name: str(dtype) for name, dtype in found.items()}
+
+
+def _format(dtype: str) -> str:
+    """``fp32`` of ``fp32 (host)``."""
+    return dtype.partition(" ")[0]
+
+
+def _changed(before: Mapping[str, str], after: Mapping[str, str], name: str) -> bool:
+    old, new = _format(before.get(name, "")), _format(after.get(name, ""))
+    return old != new and not _NO_FORMAT & {old, new}
+
+
+def _weights(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[Resumed]:
+    name = "train weights"
+    if not _changed(before, after, name):
+        return
+    bases = {"bf16", "fp16", "fp32"}
+    cast = {_format(before[name]), _format(after[name])} <= bases
+    effect = "weights-cast" if cast else "weights-requantized"
+    yield _resumed(name, before[name], after[name], effect)
+
+
+def _main_params(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[Resumed]:
+    name = "main params"
+    old, new = before.get(name, ""), after.get(name, "")
+    if _NO_FORMAT & {_format(old), _format(new)}:
+        return
+    if ("remainder" in old) != ("remainder" in new):
+        yield _resumed(name, old, new, "remainder")
+    elif _format(old) != _format(new):
+        yield _resumed(name, old, new, "state-rescaled")
+
+
+def _scaler(locked: Snapshot, today: Snapshot) -> Iterator[Resumed]:
+    """FP16 trains with a loss scaler, the other formats without."""
+    old, new = (each.plan.get("training", {}).get("fp16") is True for each in (locked, today))
+    if old != new:
+        words = {True: "fp16", False: "no scaler"}
+        effect = "scaler-missing" if new else "scaler-dropped"
+        yield _resumed("loss scaler", words[old], words[new], effect)
+
+
+def _recipe(snapshot: Snapshot) -> str | None:
+    found = snapshot.lowered.get("transformer_engine", {}).get("recipe")
+    return found if isinstance(found, str) else None
+
+
+def _delayed(old: str | None, new: str | None) -> Iterator[Resumed]:
+    """Only delayed scaling keeps a state of its own."""
+    delayed = "DelayedScaling"
+    if (old == delayed) == (new == delayed):
+        return
+    effect = "delayed-without-history" if new == delayed else "delayed-dropped"
+    yield _resumed("FP8 scaling state", old or "no recipe", new or "no recipe", effect)
