@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from precision_plan.plan.lock import Lock
     from precision_plan.plan.snapshot import Snapshot
 
-_LOCK_SUFFIXES = (".lock", ".json")
+_LOCK_SUFFIX = ".lock"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ def _lock_text(source: str | Path) -> str | None:
         text = read_text(path, display_path(path))
     except (Unreadable, ValueError):
         return None  # a name in conf/recipes, or a path of which compiling says what is wrong
-    return text if is_lock(text) or path.suffix in _LOCK_SUFFIXES else None
+    return text if is_lock(text) or path.suffix == _LOCK_SUFFIX else None
 
 
 # Locks ----------------------------------------------------------------------------------------

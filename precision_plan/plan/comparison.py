@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -188,11 +188,9 @@ def effects(lowered: Mapping[str, Any]) -> dict[str, Any]:
     engine, checkpoint = lowered.get("transformer_engine", {}), lowered.get("checkpoint", {})
     runtime_env = dict(lowered.get("ray", {}).get("runtime_env", {}))
     runtime_env.pop("env_vars", None)  # what each process sees is compared instead
-    flags = flags_of(megatron.get("argv", ()))
+    flags = dict(megatron.get("flags", {}))
     flags.pop("--train-env-vars", None)
-    recipe = engine.get("recipe")
-    words = vllm.get("argv", ())
-    model = {"model": words[0]} if words and not words[0].startswith("-") else {}
+    recipe, model = engine.get("recipe"), vllm.get("model")
     config = checkpoint.get("quantization_config")
     return {
         "Tensors": lowered.get("tensors", {}),
@@ -203,34 +201,12 @@ def effects(lowered: Mapping[str, Any]) -> dict[str, Any]:
             **engine.get("kwargs", {}),
         },
         "Ray": runtime_env,
-        "vLLM": {**model, **vllm.get("args", {})},
+        "vLLM": {**({} if model is None else {"model": model}), **vllm.get("args", {})},
         "Checkpoint": {
             **({} if config is None else {"quantization_config": config}),
             **{key: checkpoint[key] for key in ("ignore", "tensors") if checkpoint.get(key)},
         },
     }
-
-
-def flags_of(argv: Sequence[str]) -> dict[str, Any]:
-    """A command line as flags with their values: ``true`` for a switch, a list for several.
-
-    A flag that is given twice keeps both, in order.
-    """
-    found: dict[str, list[list[str]]] = {}
-    values: list[str] = []
-    for word in argv:
-        if word.startswith("--"):
-            flag, equals, value = word.partition("=")
-            values = [value] if equals else []
-            found.setdefault(flag, []).append(values)
-        else:
-            values.append(word)
-    return {flag: _flag_value(given) for flag, given in found.items()}
-
-
-def _flag_value(given: list[list[str]]) -> Any:
-    shown = [values[0] if len(values) == 1 else values or True for values in given]
-    return shown[0] if len(shown) == 1 else shown
 
 
 def _layers(rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:

@@ -21,6 +21,15 @@ KIND = "precision-plan lock"
 SCHEMA_VERSION = 1
 """Raised when a key is renamed or changes its meaning."""
 
+_OBJECTS = (
+    ("megatron", "flags"),
+    ("megatron", "files"),
+    ("transformer_engine", "kwargs"),
+    ("ray", "runtime_env"),
+    ("vllm", "args"),
+)
+"""Parts of ``lowered`` that are compared key by key."""
+
 _RELOCK = Fix("write it again: precision-plan lock RECIPE -o FILE")
 
 
@@ -141,8 +150,8 @@ def _check_version(found: Any, writer: Any, file: str) -> None:
 
 def _lock(data: Mapping[str, Any], file: str) -> Lock:
     plan, lowered = _sections(data["plan"], "plan"), _sections(data["lowered"], "lowered")
-    for program, key in (("megatron", "argv"), ("vllm", "argv"), ("vllm", "passthrough")):
-        _words(lowered.get(program, {}).get(key, []), f"lowered.{program}.{key}")
+    for program, key in _OBJECTS:
+        _object(lowered.get(program, {}).get(key, {}), f"lowered.{program}.{key}")
     for role, variables in _sections(lowered.get("environment", {}), "lowered.environment").items():
         if any(not isinstance(value, str) for value in variables.values()):
             raise TypeError(f"lowered.environment.{role} holds something else than texts")

@@ -97,7 +97,8 @@ def _resume_finding(lock: Lock, found: Resumed, loaded: str, both: Comparison) -
             Because(unnoticed.effect),
         ),
         fix=(
-            Fix("keep the locked formats, or start from weights alone: checkpoint.no_load_optim"),
+            Fix("keep the locked formats"),
+            *([Fix("checkpoint.no_load_optim: true")] if found.of_optimizer else ()),
         ),
         source=(*found.effect.source.split("; "), unnoticed.source),
         stage="run",

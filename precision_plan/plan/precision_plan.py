@@ -11,7 +11,6 @@ from pydantic import Field
 
 from precision_plan.plan.base import Section
 from precision_plan.plan.origin import UNKNOWN, Origin
-from precision_plan.plan.secrets import is_secret
 from precision_plan.plan.sections import Hardware, Model, Parallel, RecipeInfo, Software
 from precision_plan.plan.serving import Checkpoint, Env, Inference, Launch, Rollout, WeightSync
 from precision_plan.plan.training import OptimizerSection, Qat, Training
@@ -110,12 +109,13 @@ class PrecisionPlan(Section):
 
         Equal plans give equal text on every machine and for every order of keys, except matchers
         of modules, whose order decides. A secret counts by its name: a token that is renewed makes
-        no other plan, and the sum tells nothing about it.
+        no other plan, and the sum tells nothing about the token.
         """
+        from precision_plan.plan.mask import Mask  # which knows the plan
+
         settings = self.canonical()
         settings.pop("recipe", None)
-        for holder in (*settings.get("env", {}).values(), settings.get("launch", {})):
-            _hide_secrets(holder)
+        settings = Mask.of(self).data(settings)
         content: dict[str, Any] = {"schema_version": SCHEMA_VERSION, "plan": settings}
         if unknown := list(self.unknown_fields()):
             content["unknown"] = unknown
@@ -126,14 +126,6 @@ class PrecisionPlan(Section):
             ensure_ascii=True,
         )
         return hashlib.sha256(text.encode("ascii")).hexdigest()
-
-
-def _hide_secrets(settings: dict[str, Any]) -> None:
-    for name, value in settings.items():
-        if isinstance(value, dict):
-            _hide_secrets(value)
-        elif is_secret(name):
-            settings[name] = "***"
 
 
 def _leaves(prefix: str, section: Section) -> Iterator[tuple[str, Any]]:

@@ -15,12 +15,20 @@ _NO_FORMAT = frozenset({"", "none", "unknown"})
 
 @dataclass(frozen=True, slots=True)
 class Resumed:
-    """One thing that the checkpoint holds, in what format then and now, and what comes of it."""
+    """One thing that the checkpoint holds, in what format then and now, and what comes of it.
+
+    What is ``of_optimizer`` is not loaded with ``--no-load-optim``.
+    """
 
     what: str
     before: str
     after: str
     effect: ResumeEffect
+
+    @property
+    def of_optimizer(self) -> bool:
+        """True for the state of the optimizer, its loss scaler and main parameters among it."""
+        return self.what in (*_MOMENTS, "main params", "loss scaler")
 
 
 def resumed_from(today: Snapshot) -> str | None:

@@ -69,19 +69,8 @@ class Snapshot:
         """The same with its secrets hidden."""
         if self.masked:
             return self
-        lowered = dict(self.mask.data(self.lowered))
-        for program, keys in _COMMAND_LINES.items():
-            given = self.lowered.get(program, {})
-            words = {key: self.mask.argv(given[key]) for key in keys if key in given}
-            if words:
-                lowered[program] = {**lowered[program], **words}
-        return replace(self, plan=self.mask.data(self.plan), lowered=lowered, masked=True)
-
-
-_COMMAND_LINES: Mapping[str, tuple[str, ...]] = {
-    "megatron": ("argv",),
-    "vllm": ("argv", "passthrough"),
-}
+        plan, lowered = self.mask.data(self.plan), self.mask.data(self.lowered)
+        return replace(self, plan=plan, lowered=lowered, masked=True)
 
 
 def snapshot_of(compiled: Compiled, kind: Kind = "recipe") -> Snapshot:
@@ -133,17 +122,28 @@ def versions_of(plan: PrecisionPlan) -> dict[str, Mapping[str, str | None]]:
 
 
 def lowered_data(lowering: Lowering) -> dict[str, Any]:
-    """The lowering as JSON data: what each program is told, without reasons."""
+    """The lowering as JSON data: what each program is told, without reasons.
+
+    Command lines are flags with their values, because the order of flags says nothing.
+    """
     engine, vllm, checkpoint = lowering.transformer_engine, lowering.vllm, lowering.checkpoint
+    model = vllm.argv[0] if vllm.argv and not vllm.argv[0].startswith("-") else None
     data = {
-        "megatron": {"argv": lowering.megatron.argv, "files": lowering.megatron.files},
+        "megatron": {
+            "flags": flags_of(lowering.megatron.argv),
+            "files": lowering.megatron.files,
+        },
         "transformer_engine": {"recipe": engine.recipe, "kwargs": engine.kwargs},
         "ray": {
             "runtime_env": lowering.ray.runtime_env,
             "train_env_vars": lowering.ray.train_env_vars,
         },
         "environment": lowering.ray.roles,
-        "vllm": {"args": vllm.args, "argv": vllm.argv, "passthrough": vllm.passthrough},
+        "vllm": {
+            "model": model,
+            "args": vllm.args,
+            "passthrough": flags_of(vllm.passthrough),
+        },
         "checkpoint": {
             "quantization_config": checkpoint.quantization_config,
             "ignore": checkpoint.ignore,
@@ -154,6 +154,28 @@ def lowered_data(lowering: Lowering) -> dict[str, Any]:
     }
     found: dict[str, Any] = _plain(data)
     return found
+
+
+def flags_of(argv: Sequence[str]) -> dict[str, Any]:
+    """A command line as flags with their values: ``true`` for a switch, a list for several.
+
+    A flag that is given twice keeps both, in order.
+    """
+    found: dict[str, list[list[str]]] = {}
+    values: list[str] = []
+    for word in argv:
+        if word.startswith("--"):
+            flag, equals, value = word.partition("=")
+            values = [value] if equals else []
+            found.setdefault(flag, []).append(values)
+        else:
+            values.append(word)
+    return {flag: _flag_value(given) for flag, given in found.items()}
+
+
+def _flag_value(given: list[list[str]]) -> Any:
+    shown = [values[0] if len(values) == 1 else values or True for values in given]
+    return shown[0] if len(shown) == 1 else shown
 
 
 def _layer(row: LayerRange) -> dict[str, Any]:

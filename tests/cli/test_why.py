@@ -38,9 +38,14 @@ def test_text(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
-    assert run(["why", "qwen3-30b-fp8", *ASKED[name]]) == 0
+    assert run(["why", "qwen3-30b-fp8", *ASKED[name], "--profile", "explore"]) == 0
     shown = capsys.readouterr().out
     committed(SNAPSHOTS / f"why-{name}-{width}.txt", shown)
+
+
+def test_findings_that_rest_on_a_field(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["why", "qwen3-30b-fp8", "training.fp8_recipe", "training.fp8_recipe=mxfp8"]) == 0
+    assert "finding     error[PP204] mxfp8-needs-sm100: " in capsys.readouterr().out
 
 
 def test_json(capsys: pytest.CaptureFixture[str]) -> None:

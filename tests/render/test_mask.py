@@ -130,7 +130,12 @@ def test_masking_twice_is_masking_once(text: str) -> None:
     assert mask.text(once) == once
 
 
-def test_the_fingerprint_is_of_the_plan_not_of_what_is_shown() -> None:
+def test_the_fingerprint_tells_nothing_of_a_secret() -> None:
     shown = json.loads(render_plan(COMPILED, "json"))
     assert shown["plan"]["env"]["all"]["HF_TOKEN"] == HIDDEN
     assert shown["fingerprint"] == PLAN.fingerprint()
+    settings = PLAN.settings()
+    settings["env"]["all"]["HF_TOKEN"] = "renewed-since"
+    assert PrecisionPlan.model_validate(settings).fingerprint() == PLAN.fingerprint()
+    settings["env"]["all"]["OTHER"] = "1"
+    assert PrecisionPlan.model_validate(settings).fingerprint() != PLAN.fingerprint()
