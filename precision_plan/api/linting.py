@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 
@@ -10,7 +11,7 @@ from precision_plan.api.checking import NO_TITLE, Folders, check, check_profile
 from precision_plan.compose import Composer, build_plan
 from precision_plan.compose.discovery import discover
 from precision_plan.compose.reading import display_path
-from precision_plan.plan import CheckpointFiles, Diagnostic, Fix, Origin
+from precision_plan.plan import UNKNOWN, CheckpointFiles, Diagnostic, Fix, Origin
 from precision_plan.plan.codes import compose_diagnostic
 from precision_plan.plan.compiled import LintReport
 from precision_plan.plan.given_target import check_target, with_target
@@ -61,12 +62,12 @@ def lint(
             diagnostics += check_group(composer, candidate.section, candidate.path)
             continue
         checked = check(composer.compose(candidate.path), profile, target, folders)
-        diagnostics += checked.diagnostics
+        diagnostics += _placed(checked.diagnostics, display_path(candidate.path))
         rules = max(rules, checked.rules)
         _add(unchecked, checked.unchecked)
     for path in found.checkpoints:
         report = _check_folder(folders.at(path), profile, target)
-        diagnostics += report.diagnostics
+        diagnostics += _placed(report.diagnostics, display_path(path))
         rules = max(rules, report.checked)
         _add(unchecked, report.unchecked)
     return LintReport(
@@ -80,6 +81,14 @@ def lint(
         seconds=perf_counter() - started,
         skipped=tuple(map(display_path, found.skipped)),
     )
+
+
+def _placed(diagnostics: Iterable[Diagnostic], file: str) -> Iterable[Diagnostic]:
+    """Findings about what no line says, at least with the file that they are about."""
+    for found in diagnostics:
+        origins = (found.origin, *(premise.origin for premise in found.because))
+        nowhere = all(origin == UNKNOWN for origin in origins)
+        yield replace(found, origin=Origin(file)) if nowhere else found
 
 
 def _add(unchecked: dict[str, tuple[str, ...]], more: Mapping[str, tuple[str, ...]]) -> None:

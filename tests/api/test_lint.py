@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from precision_plan.api import lint
+from precision_plan.plan import Origin
 from precision_plan.plan.compiled import exit_code
 from precision_plan.plan.given_target import check_target
 
@@ -114,3 +115,18 @@ class TestTarget:
     def test_mistakes(self, target: dict[str, str], message: str) -> None:
         with pytest.raises(ValueError, match=message):
             check_target(target)
+
+
+def test_a_finding_that_no_line_causes_names_its_file(tmp_path: Path) -> None:
+    recipe = tmp_path / "a.yaml"
+    recipe.write_text(
+        "recipe: {title: t, source: [s], maturity: stable}\n"
+        "software: {framework: vime}\n"
+        "training: {bf16: true, nvfp4_4over6: all}\n"
+        "qat: {nvfp4_fake_qat: true}\n"
+        "checkpoint: {quantization_config: {quant_method: modelopt, quant_algo: NVFP4}}\n"
+        "rollout: {nvfp4_inloop_patch: true}\n"
+    )
+    found = {each.field: each.origin for each in lint([recipe]).diagnostics if each.id == "PP525"}
+    assert found["env.rollout_engine"] == Origin(str(recipe))
+    assert found["training.nvfp4_4over6"].line == 3
