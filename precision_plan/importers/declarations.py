@@ -15,7 +15,7 @@ from precision_plan.plan.given_target import TARGET_KEYS, check_target, with_tar
 
 _MARKER = b"precision-plan:"
 _COMMENT = re.compile(
-    rb"^[ \t]*(?:#|//)[ \t]*precision-plan:[ \t]*(?!ignore)([^\r\n]*)", re.MULTILINE
+    rb"^[ \t]*(?:#|//)[ \t]*precision-plan:(?![ \t]*ignore)[ \t]*([^\r\n]*)", re.MULTILINE
 )
 _WORD = re.compile(rb"[^\s,]+")
 

@@ -63,15 +63,13 @@ def job_env(
     if launch.submit is not None:
         found.add_all("all", ray_env or NOTHING)
         _job(found, launch.submit.options)
-        before = ray_env or NOTHING
-        found.add_all(
-            "shell", {name: text for name, text in launch.env.items() if before.get(name) != text}
-        )
+        here = _differing(launch.env, ray_env or NOTHING)
+        found.add_all("shell", here)
     elif launch.program == "vllm":
         found.add_all("vllm_worker", launch.env)
     elif is_ray and ray_env is not None:
         found.add_all("all", ray_env)
-        here = {name: text for name, text in launch.env.items() if ray_env.get(name) != text}
+        here = _differing(launch.env, ray_env)
         if here:
             found.add_all("driver", here)
     elif launch.env:
@@ -79,6 +77,15 @@ def job_env(
     if train_env is not None:
         _train(found, train_env)
     return found
+
+
+def _differing(here: Mapping[str, Text], there: Mapping[str, Text]) -> dict[str, Text]:
+    """Variables of one shell that another does not have with the same text."""
+    return {
+        name: text
+        for name, text in here.items()
+        if name not in there or there[name].shown != text.shown
+    }
 
 
 def _job(found: JobEnv, options: Mapping[str, Text]) -> None:

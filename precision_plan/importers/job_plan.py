@@ -164,6 +164,8 @@ class _Job:
             return
         elif takes(section, key, value):
             self.set(name, value, self.at(index))
+        elif isinstance(value, tuple) and len(value) == 1 and takes(section, key, value[0]):
+            self.set(name, value[0], self.at(index))  # one of a list, where the plan has one
         else:
             self._extra(key, value, parsed, index)
 
