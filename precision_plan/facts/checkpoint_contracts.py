@@ -52,6 +52,17 @@ class Contract:
         """Suffixes of every tensor that a layer may have."""
         return frozenset(each.name for each in (self.weight, *self.others, *self.optional))
 
+    @property
+    def shared(self) -> int:
+        """How many consecutive inputs share one scale; 1 if all of them do."""
+        found = 1
+        for tensor in self.others:
+            for letter, parts in _dims(tensor.shape):
+                if letter == "K":
+                    named = {"{columns}": self.block[1], "{group}": self.group or 1}
+                    found = max(found, named[parts] if parts in named else int(parts))
+        return found
+
     def inputs(self, shape: tuple[int, ...]) -> tuple[int, int] | None:
         """``(N, K)`` of a weight that is stored as ``shape``; ``None`` if it cannot be one."""
         sizes: dict[str, int] = {}

@@ -32,6 +32,7 @@ from precision_plan.plan.unknown import look_up
 if TYPE_CHECKING:
     from precision_plan.plan.engine import Engine
     from precision_plan.rules.checkpoint_table import CheckpointLayers
+    from precision_plan.rules.sharding_arithmetic import Cut
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +150,20 @@ class Context:
 
         sglang = self.target.framework in SGLANG_FRAMEWORKS
         return CheckpointLayers(checkpoint, "sglang" if sglang else "vllm")
+
+    @cached_property
+    def checkpoint_cuts(self) -> tuple[Cut, ...]:
+        """Where vLLM cuts the rollout checkpoint's layers over ranks, by their headers."""
+        from precision_plan.rules.formats import SGLANG_FRAMEWORKS
+
+        layers = self.checkpoint_layers
+        if layers is None or self.target.framework in SGLANG_FRAMEWORKS:
+            return ()
+        from precision_plan.rules.sharding_arithmetic import Engine, cuts_of
+
+        later = self.at_least("vllm", "0.33")
+        pads = self.plan.rollout.moe_backend not in {None, "auto"}
+        return cuts_of(layers, Engine(later is not False, pads, later is not False))
 
     @cached_property
     def layers(self) -> LayerMap | None:

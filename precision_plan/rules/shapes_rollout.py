@@ -45,6 +45,16 @@ def _block(ctx: Context) -> tuple[int, int] | None:
     return None
 
 
+def _by_headers(ctx: Context, experts: bool) -> bool:
+    """True if the checkpoint's headers are known: PP830 then speaks of what is really there."""
+    layers = ctx.checkpoint_layers
+    if layers is None or not ctx.checkpoint_cuts:
+        return False
+    from precision_plan.rules.sharding_arithmetic import settled  # most plans come without headers
+
+    return settled(layers, ctx.checkpoint_cuts, experts)
+
+
 def _legal(size: int, unit: int) -> str:
     """The tensor parallel sizes that keep ``size`` in whole units, as text."""
     fits = [tp for tp in (1, 2, 3, 4, 6, 8, 12, 16) if size % (tp * unit) == 0]
@@ -102,7 +112,7 @@ def experts_cut_blocks(ctx: Context) -> Found:
     if size is None or ctx.plan.rollout.enable_expert_parallel:
         return None
     block = _block(ctx)
-    if block is None:
+    if block is None or _by_headers(ctx, experts=True):
         return None
     tp, field = engine_tp(ctx)
     if tp is None or (size % tp == 0 and (size // tp) % block[0] == 0 == (size // tp) % block[1]):
@@ -154,7 +164,7 @@ def layers_cut_blocks(ctx: Context) -> Iterator[Finding]:
         rollout: {tensor_parallel_size: 4}
     """
     block = _block(ctx)
-    if block is None:
+    if block is None or _by_headers(ctx, experts=False):
         return
     tp, field = engine_tp(ctx)
     if tp is None or tp == 1:
@@ -224,6 +234,8 @@ def groups_cut(ctx: Context) -> Iterator[Finding]:
         return
     if config.format not in {None, "pack-quantized"}:
         return
+    if _by_headers(ctx, experts=bool(ctx.plan.model.num_experts)):
+        return
     group, (tp, field) = config.group_size, engine_tp(ctx)
     for name, size, split in _packed_inputs(ctx, tp or 1):
         if size % (split * group):
@@ -286,6 +298,8 @@ def micro_blocks(ctx: Context) -> Iterator[Finding]:
     """
     served = rollout_format(ctx.plan)
     if served not in {"mxfp8", "nvfp4"} or ctx.target.framework in SGLANG_FRAMEWORKS:
+        return
+    if _by_headers(ctx, experts=bool(ctx.plan.model.num_experts)):
         return
     unit = 32 if served == "mxfp8" else 16
     tp, field = engine_tp(ctx)
