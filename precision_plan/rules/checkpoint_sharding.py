@@ -1,11 +1,11 @@
-"""PP830 to PP832: tensor and expert parallel sizes against the rollout checkpoint's headers."""
+"""PP830 and PP832: tensor and expert parallel sizes against the rollout checkpoint's headers."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
 from precision_plan.plan import Because, Fix
-from precision_plan.rules.base import Context, Finding, Found, Rule, rule, set_to
+from precision_plan.rules.base import Context, Found, Rule, rule, set_to
 from precision_plan.rules.shapes_rollout import engine_tp
 from precision_plan.rules.sharding_arithmetic import (
     Parallel,
@@ -19,7 +19,6 @@ _FP8_UTILS = "vllm@0.33.0:vllm/model_executor/layers/quantization/utils/fp8_util
 _LINEAR = "vllm@0.33.0:vllm/model_executor/layers/linear.py"
 _MOE = "vllm@0.33.0:vllm/model_executor/layers/fused_moe"
 _EXPERT_PARALLEL = "rollout.enable_expert_parallel"
-_USUAL = (1, 2, 4, 8)
 _SHOWN = 3
 
 
@@ -123,60 +122,6 @@ def _ways(ctx: Context, tensor: int, field: str) -> tuple[Fix, ...]:
 
 
 @rule(
-    "PP831",
-    "tensor-parallel-sizes-of-checkpoint",
-    "advice",
-    stage="policy",
-    source=(f"{_FP8_UTILS}:1296-1373", "vllm@0.33.0:vllm/distributed/utils.py:130-155"),
-    frameworks=("vllm",),
-)
-def sizes_of_checkpoint(ctx: Context) -> Found:
-    """Not every usual tensor parallel size keeps this checkpoint's scales whole.
-
-    Why:
-        Blocks and groups of weights share a scale, and a rank holds whole ones. The layers' sizes
-        then allow fewer ranks than the heads do. Said of a folder that is looked at by itself;
-        with a size declared, PP830 judges it.
-
-    Bad:
-        software: {framework: vllm, vllm: 0.33.0}
-        files:
-          config:
-            quantization_config:
-              {quant_method: fp8, activation_scheme: dynamic, weight_block_size: [128, 128]}
-          tensors:
-            model.layers.0.mlp.down_proj.weight: "F8_E4M3 [2560, 9728]"
-            model.layers.0.mlp.down_proj.weight_scale_inv: "F32 [20, 76]"
-
-    Good:
-        software: {framework: vllm, vllm: 0.33.0}
-        files:
-          config:
-            quantization_config:
-              {quant_method: fp8, activation_scheme: dynamic, weight_block_size: [128, 128]}
-          tensors:
-            model.layers.0.mlp.down_proj.weight: "F8_E4M3 [2048, 8192]"
-            model.layers.0.mlp.down_proj.weight_scale_inv: "F32 [16, 64]"
-    """
-    layers, plan = ctx.checkpoint_layers, ctx.plan
-    if layers is None or plan.rollout.tensor_parallel_size or plan.recipe.title is not None:
-        return None
-    parallel = parallel_of(ctx)
-    legal = legal_parallel_sizes(ctx.checkpoint_cuts, parallel, _USUAL)
-    shapes = [cut._replace(unit=1) for cut in ctx.checkpoint_cuts]
-    lost = [size for size in legal_parallel_sizes(shapes, parallel, _USUAL) if size not in legal]
-    if not lost:
-        return None
-    _, text = next(faults(ctx.checkpoint_cuts, lost[0], parallel))
-    return Finding(
-        f"legal tensor parallel sizes: {legal_sizes(ctx)}",
-        because=(Because(text),),
-        fix=(Fix("choose one of them; --target tensor_parallel_size=N judges one"),),
-        origin=layers.files.quantization_position(),
-    )
-
-
-@rule(
     "PP832",
     "experts-not-even-on-ranks",
     "error",
@@ -240,4 +185,4 @@ def _listed(sizes: tuple[int, ...]) -> str:
     return ", ".join(map(str, sizes)) or "none"
 
 
-RULES: tuple[Rule, ...] = (cuts_checkpoint, sizes_of_checkpoint, uneven_experts)
+RULES: tuple[Rule, ...] = (cuts_checkpoint, uneven_experts)

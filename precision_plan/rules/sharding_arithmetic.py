@@ -119,7 +119,9 @@ def cuts_of(layers: CheckpointLayers, engine: Engine) -> tuple[Cut, ...]:
     for group in layers.groups:
         kinds = tuple(_kinds(layers, group))
         shape, contract = _shape(layers, group.tensors) if kinds else (None, None)
-        for name in kinds if shape is not None else ():
+        if shape is None:
+            continue
+        for name in kinds:
             found.update(dict.fromkeys(_cuts(layers, name, shape, contract, engine)))
     return tuple(found)
 
@@ -176,7 +178,8 @@ def _shape(
     if contract is None or head is None or head.dtype not in contract.weight.dtypes:
         return None, None
     shape = contract.inputs(head.shape)
-    if shape is None or "g_idx" in tensors or "weight_g_idx" in tensors:
+    reordered = layers.quantization.get("desc_act") or "weight_g_idx" in tensors
+    if shape is None or reordered:  # ranks may then hold the scales of every group
         return None, None
     if any(contract.shape(each, *shape) is None for each in contract.others):
         return None, None
