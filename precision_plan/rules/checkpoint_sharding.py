@@ -8,6 +8,7 @@ from precision_plan.plan import Because, Fix
 from precision_plan.rules.base import Context, Found, Rule, rule, set_to
 from precision_plan.rules.shapes_rollout import engine_tp
 from precision_plan.rules.sharding_arithmetic import (
+    ATTENTION,
     Parallel,
     experts_of,
     faults,
@@ -87,10 +88,12 @@ def cuts_checkpoint(ctx: Context) -> Found:
             model.layers.0.mlp.experts.0.down_proj.weight_scale_inv: "F32 [16, 6]"
     """
     tensor, field = engine_tp(ctx)
-    if tensor is None or not ctx.checkpoint_cuts or any(True for _ in refused(ctx, "PP416")):
+    if tensor is None or not ctx.checkpoint_cuts:
         return None
     parallel = parallel_of(ctx)
     found = tuple(faults(ctx.checkpoint_cuts, tensor, parallel))
+    if any(True for _ in refused(ctx, "PP416")):  # which speaks of the heads
+        found = tuple(each for each in found if each[0].layer != ATTENTION)
     if not found:
         return None
     because = [Because(text) for _, text in found[1 : _SHOWN + 1]]

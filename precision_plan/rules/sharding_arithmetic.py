@@ -21,6 +21,9 @@ from precision_plan.rules.checkpoint_table import (
 SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 32)
 """Tensor parallel sizes that are tried; of threes, those that some checkpoints take."""
 
+ATTENTION = "attention"
+"""The cut of the query heads, of which the engine's own configuration speaks too."""
+
 _DECODER = re.compile(r"(?:(?:model|language_model|backbone)\.){0,3}layers\.\d+\.(?P<inside>.+)")
 _EXPERTS = re.compile(r"(?:^|\.)experts(?:\.\d+)?$")
 _SHARED = re.compile(r"(?:^|\.)shared_experts?$")
@@ -138,7 +141,7 @@ def settled(layers: CheckpointLayers, cuts: Iterable[Cut], experts: bool) -> boo
 def _of_config(layers: CheckpointLayers) -> Iterator[Cut]:
     heads = _number(layers, "num_attention_heads")
     if heads is not None:
-        yield Cut("attention", "heads", heads)
+        yield Cut(ATTENTION, "heads", heads)
     size = _number(layers, "vocab_size")
     if size is not None and any(name.endswith("embed_tokens") for name in layers.modules):
         padded = -(-size // _VOCABULARY) * _VOCABULARY

@@ -86,7 +86,7 @@ class TestByItself:
         config = {**FP8, "intermediate_size": 512, "num_attention_heads": 4, "head_dim": 64}
         (path / "config.json").write_text(json.dumps(config))
         target = {"vllm": "0.33.0", "tensor_parallel_size": "8"}
-        found = [each for each in lint([path], target=target).diagnostics if each.id == "PP802"]
+        found = [each for each in lint([path], target=target).diagnostics if each.id == "PP830"]
         assert found and found[0].origin.file == "--target tensor_parallel_size=8"
 
     def test_below_a_folder(self, tmp_path: Path) -> None:
