@@ -76,6 +76,10 @@ class Contract:
                 return None
         return sizes["N"], sizes["K"]
 
+    def outer(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """What stands before one layer's dimensions: the number of experts in one tensor."""
+        return shape[: -len(_dims(self.weight.shape))]
+
     def shape(self, tensor: CheckpointTensor, n: int, k: int) -> tuple[int, ...] | None:
         """Shape of ``tensor`` beside a weight of ``n`` x ``k``; ``None`` if it cannot be whole."""
         found = []

@@ -236,7 +236,9 @@ def scale_shape(ctx: Context) -> Iterator[Finding]:
         size = contract.inputs(stored)
         for each in (*contract.others, *contract.optional) if size else ():
             head, right = tensors.get(each.name), contract.shape(each, *(size or (0, 0)))
-            if head is None or right is None or _alike(head.shape, (*stored[:-2], *right), right):
+            if head is None or right is None:
+                continue
+            if _alike(head.shape, (*contract.outer(stored), *right), right):
                 continue
             key = (each.name, str(list(head.shape)), str(list(right)))
             wrong.setdefault(key, []).extend(names)
@@ -247,9 +249,18 @@ def scale_shape(ctx: Context) -> Iterator[Finding]:
 
 
 def _alike(shape: tuple[int, ...], *rights: tuple[int, ...]) -> bool:
-    """True if the shape is one of ``rights``, dimensions of size one aside."""
-    given = [size for size in shape if size != 1]
-    return any(given == [size for size in right if size != 1] for right in rights)
+    """True if the shape is one of ``rights``.
+
+    With another number of dimensions, those of size one do not count: ``[64]`` is ``[64, 1]``.
+    """
+    return any(
+        shape == right if len(shape) == len(right) else _without_ones(shape) == _without_ones(right)
+        for right in rights
+    )
+
+
+def _without_ones(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(size for size in shape if size != 1)
 
 
 RULES: tuple[Rule, ...] = (

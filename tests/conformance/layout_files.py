@@ -21,6 +21,7 @@ _NUMBER = re.compile(r"(?<=layers\.)\d+(?=\.)|(?<=experts\.)\d+(?=\.)")
 _HEADER = re.compile(r"(\w+) \[([\d, ]*)\]")
 
 Headers = dict[str, tuple[str, list[int]]]
+Values = Mapping[str, Any]
 
 
 def layout(name: str) -> dict[str, Any]:
@@ -41,8 +42,8 @@ def headers(described: Mapping[str, Any]) -> Headers:
     return found
 
 
-def values(described: Mapping[str, Any]) -> dict[str, float]:
-    """Every scalar of a layout whose value was kept."""
+def values(described: Mapping[str, Any]) -> dict[str, Any]:
+    """Every scalar (and shape) of a layout whose value was kept."""
     return {
         name: value
         for pattern, kept in described.get("scales", {}).items()
@@ -58,16 +59,25 @@ def written(path: Path, described: Mapping[str, Any]) -> Path:
     return save(path, headers(described), values(described))
 
 
-def save(path: Path, tensors: Headers, scalars: Mapping[str, float]) -> Path:
+def save(path: Path, tensors: Headers, scalars: Values) -> Path:
     """``model.safetensors`` of these headers and values."""
     header = header_of(tensors)
     size = max(entry["data_offsets"][1] for entry in header.values())
     data = bytearray(size)
     for name, value in scalars.items():
-        if name in header and tensors[name][0] == "F32":
-            struct.pack_into("<f", data, header[name]["data_offsets"][0], value)
+        if name in header:
+            packed = _packed(tensors[name][0], value if isinstance(value, list) else [value])
+            begin = header[name]["data_offsets"][0]
+            data[begin : begin + len(packed)] = packed
     (path / "model.safetensors").write_bytes(blob(header, bytes(data)))
     return path
+
+
+def _packed(dtype: str, numbers: list[float]) -> bytes:
+    if dtype == "BF16":
+        return b"".join(struct.pack("<f", number)[2:] for number in numbers)
+    letter = {"F32": "f", "F16": "e", "I64": "q"}[dtype]
+    return struct.pack(f"<{len(numbers)}{letter}", *numbers)
 
 
 def folded(items: Mapping[str, Any]) -> list[tuple[str, list[str]]]:
@@ -106,14 +116,16 @@ def kept(folder: Path, written_by: str) -> dict[str, Any]:
     from safetensors import safe_open
 
     tensors: dict[str, str] = {}
-    scalars: dict[str, float] = {}
+    scalars: dict[str, Any] = {}
     for shard in sorted(folder.glob("*.safetensors")):
         with safe_open(shard, "pt") as file:
             for name in list(file.keys()):
                 part = file.get_slice(name)
                 shape = list(part.get_shape())
                 tensors[name] = f"{part.get_dtype()} {shape}"
-                if prod(shape) == 1 and part.get_dtype() == "F32":
+                if name.endswith(".weight_shape"):
+                    scalars[name] = file.get_tensor(name).tolist()
+                elif prod(shape) == 1 and part.get_dtype() in {"F32", "BF16", "F16"}:
                     scalars[name] = float(file.get_tensor(name).flatten()[0])
     separate = folder / "hf_quant_config.json"
     quantization = json.loads(separate.read_text()) if separate.exists() else None

@@ -2,7 +2,8 @@
 
 ``python -m tests.conformance.write_layouts modelopt`` needs nvidia-modelopt and the release of
 transformers that it supports, which is another one than the tests use: what it writes is kept.
-``... fp8`` needs transformers and accelerate.
+``... fp8`` needs transformers and accelerate, ``... compressed`` compressed-tensors.
+``layouts/published_*.yaml`` are written by hand.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from tests.conformance.compressed_models import FAMILIES, SMALL
+from tests.conformance.compressed_models import FAMILIES, SMALL, saved
 from tests.conformance.layout_files import keep
 
 MORE: dict[str, dict[str, Any]] = {
@@ -34,6 +35,7 @@ MORE: dict[str, dict[str, Any]] = {
         "num_hidden_layers": 4,
     },
 }  # fmt: skip
+GROUP = {"num_bits": 4, "type": "int", "strategy": "group", "group_size": 32}
 MODELOPT: dict[str, tuple[str, str, str | None]] = {
     "modelopt_fp8": ("qwen3", "FP8_DEFAULT_CFG", None),
     "modelopt_fp8_channel": ("qwen3", "FP8_PER_CHANNEL_PER_TOKEN_CFG", None),
@@ -61,6 +63,13 @@ MODELOPT: dict[str, tuple[str, str, str | None]] = {
     "modelopt_int8": ("qwen3", "INT8_SMOOTHQUANT_CFG", None),
 }
 FP8 = {"transformers_fp8": "qwen3", "transformers_fp8_experts": "qwen3_moe"}
+COMPRESSED: dict[str, tuple[str, str | dict[str, Any]]] = {
+    "compressed_int4": ("qwen3", {"weights": {**GROUP, "symmetric": True}}),
+    "compressed_int4_asymmetric": ("qwen3", {"weights": {**GROUP, "symmetric": False}}),
+    "compressed_nvfp4": ("qwen3", "NVFP4"),
+    "compressed_fp8": ("qwen3", "FP8"),
+    "compressed_mxfp8": ("qwen3", "MXFP8"),
+}
 
 
 def _model(family: str) -> Any:
@@ -112,17 +121,27 @@ def fp8(family: str, path: Path) -> None:
         ).save_pretrained(path)
 
 
+NAMES: dict[str, list[str]] = {
+    "modelopt": list(MODELOPT),
+    "fp8": list(FP8),
+    "compressed": list(COMPRESSED),
+}
+
+
 def main(which: str, names: list[str]) -> None:
     """Write all layouts of one library, or those of the given names."""
     by = f"transformers {version('transformers')}"
-    if which == "modelopt":
-        by = f"nvidia-modelopt {version('nvidia-modelopt')}, {by}"
-    for name in names or (MODELOPT if which == "modelopt" else FP8):
+    if which != "fp8":
+        library = {"modelopt": "nvidia-modelopt", "compressed": "compressed-tensors"}[which]
+        by = f"{library} {version(library)}, {by}"
+    for name in names or NAMES[which]:
         with tempfile.TemporaryDirectory() as path:
             if which == "modelopt":
                 modelopt(*MODELOPT[name], Path(path))
-            else:
+            elif which == "fp8":
                 fp8(FP8[name], Path(path))
+            else:
+                saved(Path(path), *COMPRESSED[name])
             keep(name, Path(path), by)
 
 
