@@ -1,10 +1,10 @@
-"""PP776 to PP778, PP782 and PP783: fused experts, packing, and parts of one layer."""
+"""PP776 to PP778 and PP782 to PP784: fused experts, packing, and parts of one layer."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from precision_plan.plan import Fix, TensorHeader
+from precision_plan.plan import Because, Fix, TensorHeader
 from precision_plan.rules.base import Context, Finding, Found, Rule, rule
 from precision_plan.rules.checkpoint_found import about_layers, conforming, layers_of
 from precision_plan.rules.checkpoint_names import PARTS
@@ -317,10 +317,69 @@ def inputs_differ(ctx: Context) -> Found:
     return about_layers(ctx, f"{name} differs from that of the part before it", differ, fix)
 
 
+@rule(
+    "PP784",
+    "scales-of-all-experts-in-one",
+    "error",
+    stage="worker",
+    source=(
+        "vllm@0.24.0:vllm/model_executor/models/qwen3_moe.py:531-665",
+        "vllm@0.26.0:vllm/model_executor/layers/fused_moe/routed_experts.py",
+        "vllm@0.27.0:vllm/model_executor/layers/fused_moe/routed_experts.py:425-450",
+    ),
+    needs=("vllm",),
+)
+def scales_in_one(ctx: Context) -> Found:
+    """The experts' weights stand one by one, their scales in one tensor, before vLLM 0.27.
+
+    Why:
+        transformers saves FP8 experts so: experts.0.gate_proj.weight beside
+        experts.gate_up_proj_scale_inv. Up to 0.24 vLLM passes over the latter without a word and
+        the scales stay uninitialized; 0.25 and 0.26 transpose them like weights.
+
+    Bad:
+        software: {framework: vllm, vllm: 0.24.0}
+        files:
+          config:
+            quantization_config:
+              {quant_method: fp8, activation_scheme: dynamic, weight_block_size: [128, 128]}
+          tensors:
+            model.layers.0.mlp.experts.0.down_proj.weight: "F8_E4M3 [128, 128]"
+            model.layers.0.mlp.experts.down_proj_scale_inv: "F32 [1, 1, 1]"
+
+    Good:
+        software: {framework: vllm, vllm: 0.27.0}
+        files:
+          config:
+            quantization_config:
+              {quant_method: fp8, activation_scheme: dynamic, weight_block_size: [128, 128]}
+          tensors:
+            model.layers.0.mlp.experts.0.down_proj.weight: "F8_E4M3 [128, 128]"
+            model.layers.0.mlp.experts.down_proj_scale_inv: "F32 [1, 1, 1]"
+    """
+    layers = layers_of(ctx)
+    if layers is None or layers.engine != "vllm" or ctx.at_least("vllm", "0.27") is not False:
+        return None
+    found = [
+        name
+        for contract, tensors, names in conforming(layers)
+        for each in contract.others
+        if each.name.startswith("weight") and each.name not in tensors
+        for name in names
+        if layers.fused_scale(name, each.name)
+    ]
+    if not found:
+        return None
+    fix = Fix("split the scales like the weights (experts.0.gate_proj.weight_scale_inv)")
+    because = Because(f"vLLM {ctx.target.package('vllm')} reads scales expert by expert")
+    return about_layers(ctx, "scales in one tensor for all experts", found, fix, because)
+
+
 RULES: tuple[Rule, ...] = (
     fused_experts,
     zero_points,
     no_shape,
     parts_disagree,
     inputs_differ,
+    scales_in_one,
 )

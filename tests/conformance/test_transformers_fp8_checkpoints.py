@@ -11,8 +11,8 @@ from tests.conformance.layout_files import headers, layout, save, values, writte
 from tests.conformance.write_layouts import FP8
 
 
-def found(path: Path) -> list[tuple[str, str]]:
-    report = lint([path], target={"gpu": "h100", "vllm": "0.33.0"})
+def found(path: Path, vllm: str = "0.33.0") -> list[tuple[str, str]]:
+    report = lint([path], target={"gpu": "h100", "vllm": vllm})
     return [(each.id, each.message) for each in report.diagnostics]
 
 
@@ -22,6 +22,14 @@ def test_a_saved_model(name: str, tmp_path: Path) -> None:
     assert described["written_by"] == "transformers 5.24.0"
     assert described["config"]["quantization_config"]["quant_method"] == "fp8"
     assert found(written(tmp_path, described)) == []
+
+
+@pytest.mark.parametrize(
+    ("vllm", "expected"), [("0.24.0", ["PP784"]), ("0.26.0", ["PP784"]), ("0.27.0", [])]
+)
+def test_the_experts_scales_by_release(vllm: str, expected: list[str], tmp_path: Path) -> None:
+    written(tmp_path, layout("transformers_fp8_experts"))
+    assert [rule_id for rule_id, _ in found(tmp_path, vllm)] == expected
 
 
 LOST = {

@@ -293,6 +293,11 @@ FAULTS: dict[str, Fault] = {
         BLOCKS, lambda checkpoint: checkpoint.config.update(tie_word_embeddings=True), "PP774",
         {"vllm": "0.28.0"},
     ),
+    "the experts' scales in one tensor, for an old engine": Fault(
+        DEEPSEEK, each(lost_all("layers.1.mlp.experts.3.down_proj.weight_scale_inv"),
+                       header(f"{L1}.mlp.experts.down_proj_scale_inv", "F32", [4, 2, 1])),
+        "PP784", {"vllm": "0.24.0"},
+    ),
     "experts packed as one": Fault(
         INT4, header(f"{L1}.mlp.experts.gate_up_proj_packed", "I32", [4, 256, 16]), "PP775"
     ),
