@@ -25,6 +25,53 @@ FAMILIES: dict[str, dict[str, Any]] = {
     },
     "gemma3_text": {},
 }  # fmt: skip
+LINEAR = {
+    "linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 16,
+    "linear_value_head_dim": 16, "num_hidden_layers": 4,
+}  # fmt: skip
+SHARED = {**EXPERTS, "num_experts": 4, "shared_expert_intermediate_size": 32}
+LOCAL = {"num_local_experts": 4, "num_experts_per_tok": 2}
+ROUTED = {**EXPERTS, "n_routed_experts": 4, "n_group": 1, "topk_group": 1}
+MORE: dict[str, dict[str, Any]] = {
+    "qwen2": {},
+    "qwen2_moe": SHARED,
+    "qwen3_next": {**SHARED, **LINEAR},
+    "qwen3_5_text": LINEAR,
+    "qwen3_5_moe_text": {**SHARED, **LINEAR},
+    "mixtral": LOCAL,
+    "minimax_m2": LOCAL,
+    "gpt_oss": LOCAL,
+    "granitemoe": LOCAL,
+    "llama4_text": {**LOCAL, "intermediate_size_mlp": 128, "interleave_moe_layer_step": 1},
+    "olmoe": {"num_experts": 4, "num_experts_per_tok": 2},
+    "deepseek_v2": {**ROUTED, **MLA, "v_head_dim": 16},
+    "glm4": {},
+    "glm4_moe": {**ROUTED, "n_shared_experts": 1},
+    "gemma2": {},
+    "mistral": {},
+    "phi3": {},
+    "olmo2": {},
+    "nemotron": {},
+    "starcoder2": {},
+    "cohere2": {},
+    "seed_oss": {},
+}
+
+
+@pytest.mark.parametrize("family", MORE)
+@pytest.mark.parametrize("engine", [{"vllm": "0.33.0"}, {"framework": "slime"}])
+def test_a_saved_model_of_another_family(
+    family: str, engine: dict[str, str], tmp_path: Path
+) -> None:
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    config = AutoConfig.for_model(family, **{**SMALL, "pad_token_id": 0, **MORE[family]})
+    model = AutoModelForCausalLM.from_config(config).to(torch.bfloat16)
+    model.save_pretrained(tmp_path)
+    report = lint([tmp_path], target={"gpu": "h100", **engine})
+    assert report.files == (str(tmp_path),)
+    assert [(found.id, found.message) for found in report.diagnostics] == []
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -34,6 +34,12 @@ MORE: dict[str, dict[str, Any]] = {
         "linear_num_value_heads": 4, "linear_key_head_dim": 64, "linear_value_head_dim": 64,
         "num_hidden_layers": 4,
     },
+    "nemotron_h": {
+        "layers_block_type": ["mamba", "attention", "moe", "attention"], "num_hidden_layers": 4,
+        "n_routed_experts": 4, "num_experts_per_tok": 2, "n_group": 1, "topk_group": 1,
+        "moe_intermediate_size": 128, "moe_shared_expert_intermediate_size": 128, "n_groups": 2,
+        "mamba_num_heads": 4, "mamba_head_dim": 64, "ssm_state_size": 16,
+    },
 }  # fmt: skip
 GROUP = {"num_bits": 4, "type": "int", "strategy": "group", "group_size": 32}
 MODELOPT: dict[str, tuple[str, str, str | None]] = {
@@ -45,6 +51,7 @@ MODELOPT: dict[str, tuple[str, str, str | None]] = {
     "modelopt_fp8_mla": ("deepseek_v3", "FP8_DEFAULT_CFG", None),
     "modelopt_fp8_gemma": ("gemma3_text", "FP8_DEFAULT_CFG", "FP8_KV_CFG"),
     "modelopt_fp8_fused_experts": ("llama4_text", "FP8_DEFAULT_CFG", None),
+    "modelopt_fp8_mamba": ("nemotron_h", "FP8_DEFAULT_CFG", None),
     "modelopt_nvfp4": ("qwen3", "NVFP4_DEFAULT_CFG", None),
     "modelopt_nvfp4_weights": ("qwen3", "W4A16_NVFP4_CFG", None),
     "modelopt_nvfp4_mlp_only": ("qwen3_moe", "NVFP4_MLP_ONLY_CFG", None),
