@@ -17,7 +17,7 @@ from precision_plan.api.linting import check_group
 from precision_plan.compose import Composer
 from precision_plan.compose.discovery import Candidate, discover
 from precision_plan.compose.document import Document, document_of
-from precision_plan.compose.editing import edit, without_comment
+from precision_plan.compose.editing import edit, without_comments
 from precision_plan.compose.reading import Unreadable, display_path, read_source
 from precision_plan.compose.unedited import CannotEdit
 from precision_plan.plan import Diagnostic, Fix, Origin
@@ -26,6 +26,8 @@ from precision_plan.rules.profiles import Profile
 
 ROUNDS = 20
 """Rounds of checking and fixing one file; each fixes all that it can, and two are usual."""
+AT_ONCE = 500
+"""Fixes of one round; a recipe needs a handful."""
 
 
 def fix(
@@ -115,21 +117,6 @@ class _Try(NamedTuple):
     fix: Fix
     changes: Mapping[str, object]
 
-    @property
-    def position(self) -> tuple[int, int]:
-        comment = self.fix.comment
-        return (comment.line, comment.column) if comment else (0, 0)
-
-    def applied(self, text: str) -> str:
-        """The text with this fix.
-
-        Raises:
-            CannotEdit: if it cannot be made without touching more.
-        """
-        return (
-            without_comment(text, *self.position) if self.fix.comment else edit(text, self.changes)
-        )
-
 
 class _File:
     """One file on its way from what it was to what no safe fix can better."""
@@ -162,9 +149,11 @@ class _File:
                 break
 
     def _note(self, judged: _Judged) -> None:
-        """Remember where a finding stood before any line moved."""
+        """Remember where a finding stood before any line moved; of several alike, none is it."""
+        alike = Counter(map(_key, judged.diagnostics))
         for found in judged.diagnostics:
-            self._seen.setdefault(_key(found), found)
+            if alike[_key(found)] == 1:
+                self._seen.setdefault(_key(found), found)
 
     def _round(self, judged: _Judged, tries: Sequence[_Try]) -> bool:
         """All at once if that goes well, else one by one; true if the text changed."""
@@ -178,13 +167,17 @@ class _File:
         return changed
 
     def _attempt(self, judged: _Judged, tries: Sequence[_Try]) -> bool:
-        text, applied = self.text, []
+        """Apply what can be applied, if the file is the better for it."""
+        comments = [each for each in tries if each.fix.comment]
+        text, applied = self._without(comments), comments
+        if text is None:
+            return False
         touched: set[str] = set()
         for each in tries:
-            if touched.intersection(each.changes):
+            if each.fix.comment or touched.intersection(each.changes):
                 continue  # another fix of this round speaks of the same key
             try:
-                text = each.applied(text)
+                text = edit(text, each.changes)
             except CannotEdit as error:
                 self._refuse(each.diagnostic, each.fix, str(error))
                 continue
@@ -202,6 +195,18 @@ class _File:
         if len(applied) == 1:
             self._refuse(applied[0].diagnostic, applied[0].fix, worse)
         return False
+
+    def _without(self, tries: Sequence[_Try]) -> str | None:
+        """The text without comments that go; first of all, while their positions hold."""
+        places = [each.fix.comment for each in tries if each.fix.comment]
+        if not places:
+            return self.text
+        try:
+            return without_comments(self.text, [(each.line, each.column) for each in places])
+        except CannotEdit as error:
+            for each in tries:
+                self._refuse(each.diagnostic, each.fix, str(error))
+            return None
 
     def _worse(self, judged: _Judged, text: str, applied: Sequence[_Try]) -> str | None:
         """Why the file would be no better with ``text``; ``None`` if it would be."""
@@ -231,7 +236,7 @@ class _File:
     # -- from findings to edits -------------------------------------------------------------
 
     def _tries(self, judged: _Judged) -> list[_Try]:
-        """What may be tried, comments last to first: the positions of the others then stay."""
+        """What may be tried: comments last to first, so that one by one the others stay put."""
         document = document_of(self.text, self.candidate.path, self.name)
         found = []
         for diagnostic in judged.diagnostics:
@@ -247,7 +252,8 @@ class _File:
                 continue
             if changes or fix.comment:
                 found.append(_Try(diagnostic, fix, changes))
-        return sorted(found, key=lambda each: each.position, reverse=True)
+        found.sort(key=lambda each: each.fix.comment.line if each.fix.comment else 0, reverse=True)
+        return found[:AT_ONCE]
 
     def _changes(
         self,

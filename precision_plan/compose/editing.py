@@ -8,7 +8,7 @@ compared with the same edit of the plain data; an edit that would do anything el
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -65,24 +65,24 @@ def _step(text: str, key: str, change: Any, *details: Any) -> str:
     return edited(text, change(text, root, found, key, *details))
 
 
-def without_comment(text: str, line: int, column: int) -> str:
-    """``text`` without the comment that begins at a position, counted from 1.
+def without_comments(text: str, places: Iterable[tuple[int, int]]) -> str:
+    """``text`` without the comments that begin at these lines and columns, counted from 1.
 
-    A line that holds nothing else goes with it.
+    A line that holds nothing else goes with its comment.
 
     Raises:
         CannotEdit: if no comment stands there.
     """
     if text.startswith("\ufeff"):
-        return "\ufeff" + without_comment(text[1:], line, column)
+        return "\ufeff" + without_comments(text[1:], places)
     lines = text.splitlines(keepends=True)
-    found = lines[line - 1] if line <= len(lines) else ""
-    before, comment = found[: column - 1], found[column - 1 :]
-    if not comment.startswith("#"):
-        raise CannotEdit("there is no comment in this place")
-    content = comment.rstrip("\r\n")
-    ending = comment[len(content) :]
-    lines[line - 1] = before.rstrip() + ending if before.strip() else ""
+    for line, column in places:
+        found = lines[line - 1] if line <= len(lines) else ""
+        before, comment = found[: column - 1], found[column - 1 :]
+        if not comment.startswith("#"):
+            raise CannotEdit("there is no comment in this place")
+        ending = comment[len(comment.rstrip("\r\n")) :]
+        lines[line - 1] = before.rstrip() + ending if before.strip() else ""
     result = "".join(lines)
     _verify(_parsed(text), result, {})
     return result

@@ -203,6 +203,13 @@ class Context:
         """Value of a Megatron flag that is no plan field but stands in ``launch.extra_args``."""
         return self._extra.get(dest)
 
+    def extra_field(self, dest: str) -> str:
+        """The plan field of such a flag, in the spelling that the plan has for it."""
+        for name in self.plan.launch.extra_args or ():
+            if name.lstrip("-").replace("-", "_") == dest:
+                return f"launch.extra_args.{name}"
+        return f"launch.extra_args.{dest.replace('_', '-')}"
+
     @cached_property
     def _extra(self) -> Mapping[str, Any]:
         given = self.plan.launch.extra_args

@@ -97,7 +97,10 @@ def without_correction(ctx: Context) -> Found:
         Because("a mixture of experts also routes tokens differently")
         if moe
         else "software.framework",
-        fix=tuple(Fix(f"{_EXTRA}: {{{row.spelling}: true}}") for row in offered),
+        fix=tuple(
+            Fix(f"{_EXTRA}: {{{row.spelling}: true}}", {f"{_EXTRA}.{row.spelling}": True})
+            for row in offered
+        ),
     )
 
 
@@ -134,15 +137,22 @@ def contradict(ctx: Context) -> Iterator[Finding]:
             "--use-rollout-logprobs and --use-tis exclude each other",
             _EXTRA,
             "software.framework",
-            fix=(Fix("drop use-rollout-logprobs to correct the mismatch"), Fix("drop use-tis")),
+            fix=(
+                _without(ctx, "use_rollout_logprobs", " to correct the mismatch"),
+                _without(ctx, "use_tis"),
+            ),
         )
     if _on(ctx, "get_mismatch_metrics") and not _on(ctx, "custom_tis_function_path"):
         yield ctx.found(
             "--get-mismatch-metrics needs --custom-tis-function-path",
             _EXTRA,
             "software.framework",
-            fix=(Fix("name the function, or drop get-mismatch-metrics"),),
+            fix=(Fix("name the function"), _without(ctx, "get_mismatch_metrics")),
         )
+
+
+def _without(ctx: Context, dest: str, why: str = "") -> Fix:
+    return Fix(f"drop {dest.replace('_', '-')}{why}", {ctx.extra_field(dest): None})
 
 
 _ONLINE = "vllm@0.33.0:vllm/model_executor/layers/quantization/online"

@@ -68,7 +68,7 @@ def fine_grained_offloading(ctx: Context) -> Iterator[Finding]:
             problem,
             field,
             Because("read from launch.extra_args.offload-modules", "launch.extra_args"),
-            fix=(Fix("launch.extra_args.offload-modules: [core_attn]"), off),
+            fix=(set_to((ctx.extra_field("offload_modules"), ["core_attn"])), off),
             stage="transformer_config",
         )
     if args.cpu_offloading_num_layers:

@@ -109,11 +109,14 @@ def one_sided_head(ctx: Context) -> Found:
     trainer, engine = "training.output_logit_dtype", "rollout.head_dtype"
     if not served:
         engine = "launch.extra_args"
-    both = set_to((engine, "float32")) if served else Fix(f"{engine}: {{{_SGLANG_HEAD}: true}}")
+    flag = ctx.extra_field("sglang_enable_fp32_lm_head")
+    sglang = Fix(f"{engine}: {{{_SGLANG_HEAD}: true}}", {flag: True})
+    both = set_to((engine, "float32")) if served else sglang
     alone = set_to((trainer, None))
     if theirs:
         both = set_to((trainer, "fp32"))
-        alone = set_to((engine, None)) if served else Fix(f"remove {_SGLANG_HEAD} from {engine}")
+        off = Fix(f"remove {_SGLANG_HEAD} from {engine}", {flag: None})
+        alone = set_to((engine, None)) if served else off
     old = theirs and ctx.at_least("megatron_core", "HEAD") is False
     other = f"{trainer}: fp32" if theirs else f"{engine}: float32" if served else _SGLANG_HEAD
     return ctx.found(

@@ -21,6 +21,12 @@ def _flash_version(ctx: Context) -> Any:
     return settings.get("flash_attn_version") if isinstance(settings, Mapping) else None
 
 
+def _version(ctx: Context, taken: int) -> Fix:
+    """Writes down the version that vLLM takes anyway."""
+    field = f"{ctx.extra_field('attention_config')}.flash_attn_version"
+    return Fix(f"attention_config.flash_attn_version: {taken}", {field: taken}, "safe")
+
+
 @rule(
     "PP460",
     "packed-kv-cache-forces-flash-attention-2",
@@ -28,6 +34,7 @@ def _flash_version(ctx: Context) -> Any:
     stage="engine_config",
     source=("vllm@0.33.0:vllm/engine/arg_utils.py:2334-2351,2752-2767",),
     versions=_RELEASE,
+    fixable=True,
 )
 def packed_kv(ctx: Context) -> Found:
     """A TurboQuant or UltraQuant KV cache replaces the FlashAttention version that is asked for.
@@ -53,7 +60,7 @@ def packed_kv(ctx: Context) -> Found:
         f"FlashAttention {version} is replaced by 2 for a KV cache in {asked}",
         _ATTENTION,
         _KV,
-        fix=(Fix("attention_config.flash_attn_version: 2"), set_to((_KV, "fp8_e4m3"))),
+        fix=(_version(ctx, 2), set_to((_KV, "fp8_e4m3"))),
     )
 
 
@@ -66,6 +73,7 @@ def packed_kv(ctx: Context) -> Found:
     versions=_RELEASE,
     needs=("gpu",),
     hardware="compute capability 10.0 and later",
+    fixable=True,
 )
 def fa3_on_blackwell(ctx: Context) -> Found:
     """FlashAttention 3 is asked for on a GPU that does not have it.
@@ -92,7 +100,7 @@ def fa3_on_blackwell(ctx: Context) -> Found:
         f"FlashAttention 3 is replaced by {taken} on {capability[0]}.{capability[1]}",
         _ATTENTION,
         "hardware.gpu" if ctx.target.gpu else "hardware.compute_capability",
-        fix=(Fix(f"attention_config.flash_attn_version: {taken}, or leave it out"),),
+        fix=(_version(ctx, taken),),
     )
 
 

@@ -133,3 +133,21 @@ def test_files_that_cannot_be_read_are_passed_over(conf: Path) -> None:
     assert texts(fix([conf, "missing"])) == {
         "conf/recipes/r.yaml": path.read_text().replace("'true'", "true")
     }
+
+
+def test_findings_alike_keep_their_own_places(conf: Path) -> None:
+    comment = "  # precision-plan: ignore[PP101] no fp16"
+    text = f"{HEAD}training:{comment}\n  bf16: true{comment}\n  fp8_interval: 4\n"
+    path = recipe(conf, text)
+    fixes = fix([path])
+    lines = sorted((each.diagnostic.id, each.diagnostic.origin.line) for each in fixes.fixed)
+    assert lines == [("PP021", 2), ("PP021", 3), ("PP172", 4)]
+    assert texts(fixes) == {"conf/recipes/r.yaml": f"{HEAD}training:\n  bf16: true\n"}
+
+
+def test_thousands_of_fixes_are_made(conf: Path) -> None:
+    lines = "".join(f"  # precision-plan: ignore[PP101] {number}\n" for number in range(1100))
+    path = recipe(conf, f"{HEAD}training:\n  bf16: true\n{lines}")
+    fixes = fix([path])
+    assert len(fixes.fixed) == 1100
+    assert texts(fixes) == {"conf/recipes/r.yaml": f"{HEAD}training:\n  bf16: true\n"}

@@ -12,7 +12,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from omegaconf._utils import get_yaml_loader
 
-from precision_plan.compose.editing import edit, without_comment
+from precision_plan.compose.editing import edit, without_comments
 from precision_plan.compose.unedited import CannotEdit
 from precision_plan.compose.written import written
 from tests._hypothesis import examples
@@ -309,10 +309,10 @@ def test_an_edit_is_refused(before: str, changes: dict[str, Any], why: str) -> N
     ],
 )
 def test_a_comment_is_removed(before: str, place: tuple[int, int], after: str) -> None:
-    assert without_comment(before, *place) == after
+    assert without_comments(before, [place]) == after
 
 
 @pytest.mark.parametrize("place", [(1, 1), (9, 1), (1, 40)])
 def test_no_comment_stands_there(place: tuple[int, int]) -> None:
     with pytest.raises(CannotEdit, match="no comment in this place"):
-        without_comment("a: 1\n", *place)
+        without_comments("a: 1\n", [place])
