@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 from time import perf_counter
+from typing import TYPE_CHECKING
 
 from precision_plan.api.checking import Checked, Nowhere, check, check_profile
 from precision_plan.compose import Composer
 from precision_plan.plan.compiled import Preflight
+from precision_plan.rules.base import Context
 from precision_plan.rules.profiles import Profile
+
+if TYPE_CHECKING:
+    from precision_plan.rules.checkpoint_sharding import LegalSizes
 
 _UNSEEN = ("hardware", "software", "Ray cluster", "checkpoint.load", "checkpoint.ref_load")
 """What a preflight does not look at yet."""
@@ -39,6 +44,7 @@ def preflight(
     if not checked.broken:
         without = check(composition, profile, folders=Nowhere()).diagnostics
         found = tuple(each for each in found if each not in without)
+    sizes = _sizes(checked)
     return Preflight(
         name=composition.name,
         diagnostics=found,
@@ -47,7 +53,17 @@ def preflight(
         rules_checked=checked.rules,
         unchecked=checked.unchecked,
         seconds=perf_counter() - started,
+        legal_tensor_parallel_sizes=sizes.tensor if sizes else None,
+        legal_expert_parallel_sizes=sizes.expert if sizes else None,
     )
+
+
+def _sizes(checked: Checked) -> LegalSizes | None:
+    if checked.broken or checked.folder is None:
+        return None
+    from precision_plan.rules.checkpoint_sharding import legal_sizes  # with every rule
+
+    return legal_sizes(Context(checked.plan, checked.folder))
 
 
 def _seen(checked: Checked) -> str:

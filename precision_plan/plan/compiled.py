@@ -81,7 +81,8 @@ class Preflight:
 
     ``seen`` says in words what was found, by plan field; ``unseen`` names what was not looked at,
     and is therefore unknown. ``diagnostics`` are the findings that rest on what was seen, or those
-    of a recipe that cannot be read.
+    of a recipe that cannot be read. The legal sizes are what the checkpoint's layers can be divided
+    by, without and with expert parallelism; ``None`` where headers do not tell.
     """
 
     name: str
@@ -91,6 +92,8 @@ class Preflight:
     rules_checked: int
     unchecked: Mapping[str, tuple[str, ...]]
     seconds: float
+    legal_tensor_parallel_sizes: tuple[int, ...] | None = None
+    legal_expert_parallel_sizes: tuple[int, ...] | None = None
 
 
 def exit_code(diagnostics: tuple[Diagnostic, ...], fail_on: str = "error") -> int:

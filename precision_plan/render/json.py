@@ -64,6 +64,8 @@ def preflight(report: Preflight) -> str:
             "recipe": report.name,
             "seen": {field: mask.text(words) for field, words in report.seen.items()},
             "unseen": list(report.unseen),
+            "legal_tensor_parallel_sizes": report.legal_tensor_parallel_sizes,
+            "legal_expert_parallel_sizes": report.legal_expert_parallel_sizes,
             "diagnostics": [diagnostic(found, mask) for found in report.diagnostics],
             "summary": _summary(report.diagnostics, report.rules_checked, report.unchecked),
         }

@@ -53,6 +53,13 @@ def preflight(report: Preflight, *, width: int = 80, color: bool = False) -> str
     """What was seen and what was not, then the findings that rest on it."""
     style, mask = Style(color), Mask()
     rows = [(field, _safe(mask, words)) for field, words in report.seen.items()]
+    sizes = {
+        "legal tensor parallel sizes": report.legal_tensor_parallel_sizes,
+        "... with expert parallelism": report.legal_expert_parallel_sizes,
+    }
+    for label, legal in sizes.items():
+        if legal is not None:
+            rows.append((label, ", ".join(map(str, legal)) or "none"))
     rows += [(name, "unknown: not looked at") for name in report.unseen]
     blocks = [[style("title", printable(report.name)), *table(rows, (32,), width, indent=2)]]
     blocks += [finding(found, mask, width, style) for found in report.diagnostics]

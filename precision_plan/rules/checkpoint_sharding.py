@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 from precision_plan.plan import Because, Fix
 from precision_plan.rules.base import Context, Found, Rule, rule, set_to
@@ -30,10 +31,31 @@ def parallel_of(ctx: Context, experts: bool | None = None) -> Parallel:
     return Parallel(rollout.data_parallel_size or 1, bool(whole))
 
 
-def legal_sizes(ctx: Context) -> str | None:
-    """Legal tensor parallel sizes in words; ``None`` if no header tells."""
-    if not any(cut.what == "inputs" for cut in ctx.checkpoint_cuts):
+class LegalSizes(NamedTuple):
+    """Tensor parallel sizes that a checkpoint takes; ``expert`` with expert parallelism.
+
+    Each is also the number of expert parallel ranks, if there is no data parallelism beside it.
+    """
+
+    tensor: tuple[int, ...]
+    expert: tuple[int, ...] | None
+
+
+def legal_sizes(ctx: Context) -> LegalSizes | None:
+    """The sizes of :data:`SIZES` that are legal; ``None`` if no header tells."""
+    layers, cuts = ctx.checkpoint_layers, ctx.checkpoint_cuts
+    if layers is None or not any(cut.what == "inputs" for cut in cuts):
         return None
+    data = parallel_of(ctx).data
+    whole = None
+    if any(cut.experts for cut in cuts):
+        held = experts_of(layers)
+        found = legal_parallel_sizes(cuts, Parallel(data, experts=True))
+        whole = tuple(size for size in found if held is None or size * data <= held)
+    return LegalSizes(legal_parallel_sizes(cuts, Parallel(data)), whole)
+
+
+def _in_words(ctx: Context) -> str:
     plain = _listed(legal_parallel_sizes(ctx.checkpoint_cuts, parallel_of(ctx)))
     whole = _listed(legal_parallel_sizes(ctx.checkpoint_cuts, parallel_of(ctx, experts=True)))
     return plain if plain == whole else f"{plain}; with expert parallelism {whole}"
@@ -99,7 +121,7 @@ def cuts_checkpoint(ctx: Context) -> Found:
     because = [Because(text) for _, text in found[1 : _SHOWN + 1]]
     if len(found) > _SHOWN + 1:
         because.append(Because(f"and {len(found) - _SHOWN - 1} more"))
-    because.append(Because(f"legal tensor parallel sizes: {legal_sizes(ctx) or 'none'}"))
+    because.append(Because(f"legal tensor parallel sizes: {_in_words(ctx)}"))
     return ctx.found(found[0][1], field, *_given(ctx), *because, fix=_ways(ctx, tensor, field))
 
 
