@@ -35,7 +35,8 @@ class Cell:
     """One pair of formats under one framework on one GPU.
 
     ``reasons`` are the errors and warnings that lint has for ``plan``, the refusal of the hardware
-    first. ``source`` and ``note`` are those of the documented pair, if there is one.
+    first. ``source``, ``note`` and ``needs`` (what the pair asks for besides the two formats) are
+    those of the documented pair, if there is one.
     """
 
     framework: str
@@ -47,6 +48,7 @@ class Cell:
     plan: Mapping[str, Mapping[str, Any]]
     source: str | None = None
     note: str | None = None
+    needs: tuple[str, ...] = ()
 
     @property
     def pair(self) -> tuple[str, str]:

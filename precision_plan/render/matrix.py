@@ -72,6 +72,11 @@ def _text(matrix: Matrix, width: int, style: Style, every: bool) -> str:
         lines += ["", style("title", "rules (precision-plan explain ID)")]
         for rule in rules:
             lines += hanging(f"  {rule.id}", f"{rule.summary} [{rule.source[0]}]", width, indent=9)
+    notes = _notes(matrix, every)
+    if notes:
+        lines += ["", style("title", "notes on the pairs")]
+        for pair, text in notes:
+            lines += hanging(f"  {pair}", text, width, indent=30)
     lines += ["", style("title", "sources of the pairs")]
     for source in _sources(matrix):
         lines += hanging("  -", source, width, indent=4)
@@ -162,6 +167,19 @@ def _sources(matrix: Matrix) -> list[str]:
     return sorted({part.strip() for text in texts for part in text.split(";")})
 
 
+def _notes(matrix: Matrix, every: bool) -> list[tuple[str, str]]:
+    """Needs and notes of the documented pairs, those that frameworks share in one line."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for framework in matrix.frameworks:
+        for row in _split(matrix, framework, every)[0]:
+            cell = row[0]
+            words = [*(f"needs {need}" for need in cell.needs), *([cell.note] if cell.note else [])]
+            if words:
+                key = (" / ".join(cell.pair), "; ".join(words))
+                found.setdefault(key, []).append(framework)
+    return [(pair, f"{text} ({', '.join(names)})") for (pair, text), names in found.items()]
+
+
 def _markdown(matrix: Matrix, every: bool) -> str:
     heads = [_head(matrix, at) for at in range(len(matrix.gpus))]
     lines = ["# Support matrix", ""]
@@ -180,9 +198,11 @@ def _markdown(matrix: Matrix, every: bool) -> str:
     rules = _named(matrix, every)
     if rules:
         lines += ["", "## Rules", ""]
-        lines += [
-            f"- `{rule.id}` {rule.slug}: {rule.summary} ({rule.source[0]})" for rule in matrix.rules
-        ]
+        lines += [f"- `{rule.id}` {rule.slug}: {rule.summary} ({rule.source[0]})" for rule in rules]
+    notes = _notes(matrix, every)
+    if notes:
+        lines += ["", "## Notes on the pairs", ""]
+        lines += [f"- `{pair}`: {text}" for pair, text in notes]
     lines += ["", "## Sources of the pairs", ""]
     lines += [f"- {source}" for source in _sources(matrix)]
     return "\n".join(lines) + "\n"
@@ -217,6 +237,7 @@ def _json(matrix: Matrix) -> str:
                 ],
                 "source": cell.source,
                 "note": cell.note,
+                "needs": list(cell.needs),
                 "plan": cell.plan,
             }
             for cell in matrix.cells

@@ -87,6 +87,7 @@ def cell_of(
         plan=plan,
         source=None if pair is None else pair.source,
         note=None if pair is None else pair.note,
+        needs=() if pair is None else pair.needs,
     )
 
 

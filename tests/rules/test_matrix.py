@@ -83,7 +83,8 @@ def test_maturity_is_documented(every: Matrix) -> None:
     names = {"stable": "supported", "beta": "beta", "experimental": "experimental"}
     for cell in every.cells:
         pair = rows.get((*cell.pair, cell.framework))
-        assert (cell.source, cell.note) == ((pair.source, pair.note) if pair else (None, None))
+        told = (cell.source, cell.note, cell.needs)
+        assert told == ((pair.source, pair.note, pair.needs) if pair else (None, None, ()))
         if cell.status in names.values():
             assert pair is not None and names[pair.maturity or ""] == cell.status
         if cell.status == "undocumented":
