@@ -188,7 +188,8 @@ def _variables(
     """The variables of one JSON object; Ray takes texts only."""
     if not isinstance(values, dict):
         if values is not None:
-            _no_text(found, path, values, read.origins.get(path, UNKNOWN), place)
+            origin = read.origins.get(path, UNKNOWN)
+            found.diagnostics.append(not_a_text(path, values, origin, place))
         return
     found.scopes.setdefault(scope, {})
     for name, value in values.items():
@@ -196,22 +197,23 @@ def _variables(
         if isinstance(value, str):
             found.add(scope, name, value, origin)
         else:
-            _no_text(found, name, value, origin, place)
+            found.diagnostics.append(not_a_text(name, value, origin, place))
 
 
-def _no_text(found: JobEnv, name: str, value: Any, origin: Origin, place: str) -> None:
+def not_a_text(
+    name: str, value: Any, origin: Origin, place: str, source: str = _STRINGS
+) -> Diagnostic:
+    """The finding about a variable whose value is a number, a boolean or nothing."""
     shown = "null" if value is None else str(value).lower() if value in (True, False) else value
     kind = "an object of texts" if name == "env_vars" else "a text"
     fix = () if isinstance(value, (dict, list)) else (Fix(f'"{name}": "{shown}"'),)
-    found.diagnostics.append(
-        compose_diagnostic(
-            "PP914",
-            f"{name} is {shown}; it must be {kind}",
-            origin,
-            field=name,
-            because=(Because(f"it stands in {place}"),),
-            fix=fix,
-            source=(_STRINGS,),
-            stage="run",
-        )
+    return compose_diagnostic(
+        "PP914",
+        f"{name} is {shown}; it must be {kind}",
+        origin,
+        field=name,
+        because=(Because(f"it stands in {place}"),),
+        fix=fix,
+        source=(source,),
+        stage="run",
     )

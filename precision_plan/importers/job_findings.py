@@ -52,6 +52,8 @@ def argument_findings(parsed: Parsed, reader: Reader, at: At) -> Judged:
     found: list[Diagnostic] = []
     refused: dict[int, str] = {}
     for problem in parsed.problems:
+        if problem.kind == "stray" and at(problem.index).layer == "ps":
+            continue  # quotes are lost there: it may be a part of the word before
         if problem.kind == "unknown":
             diagnostic = _unknown(problem, reader, at(problem.index))
         else:

@@ -81,7 +81,8 @@ class ImportedJob:
 
     A field of ``plan`` may be not known (:mod:`precision_plan.plan.unknown`). ``candidates`` are
     the frameworks whose command line it may be; with more than one, the plan's framework is not
-    known. ``uses`` says of each word of the command what became of it.
+    known. An environment without a launch has none, unless one is declared. ``uses`` says of each
+    word of the command what became of it.
     """
 
     plan: PrecisionPlan
@@ -103,7 +104,7 @@ class ImportedJob:
 
     def alternatives(self) -> tuple[PrecisionPlan, ...]:
         """One plan for each framework that it may be; what all of them say, is so."""
-        if len(self.candidates) == 1:
+        if len(self.candidates) <= 1:
             return (self.plan,)
         software = self.plan.software
         return tuple(
