@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from precision_plan.plan import CheckpointFiles, Diagnostic, PrecisionPlan
 from precision_plan.rules.base import Context
-from precision_plan.rules.engine import Report, check_context
+from precision_plan.rules.engine import Report, check_context, rules_for
 from precision_plan.rules.profiles import Profile
 
 _FRAMEWORK = "software.framework"
@@ -20,30 +20,34 @@ def check_alternatives(
 ) -> Report:
     """Run every rule over plans that differ in their framework only; at least one is given.
 
-    A finding counts if it is found for all of them. A rule that finds something for some only is
-    unchecked for want of the framework.
+    A finding counts if it is found for all of them. A rule that does not speak about all of them,
+    or finds something for some only, is unchecked for want of the framework.
     """
-    reports = [check_context(Context(plan, checkpoint), profile) for plan in plans]
-    first = reports[0]
-    if len(reports) == 1:
-        return first
-    found = [{_key(each): each for each in report.diagnostics} for report in reports]
-    common = set(found[0]).intersection(*found[1:])
-    names = [plan.software.framework or "" for plan in plans]
-    unchecked = dict(first.unchecked)
-    for report in reports[1:]:
-        for rule_id, missing in report.unchecked.items():
+    first, *others = (Context(plan, checkpoint) for plan in plans)
+    report = check_context(first, profile)
+    if not others:
+        return report
+    fired = frozenset(each.id for each in report.diagnostics)
+    found = [{_key(each): each for each in report.diagnostics}]
+    unchecked = dict(report.unchecked)
+    for context in others:
+        again = check_context(context, profile, only=fired)  # the rest cannot be common
+        found.append({_key(each): each for each in again.diagnostics})
+        for rule_id, missing in again.unchecked.items():
             unchecked[rule_id] = tuple(dict.fromkeys((*unchecked.get(rule_id, ()), *missing)))
-    for each in found:
-        for key, diagnostic in each.items():
-            if key not in common:
-                unchecked.setdefault(diagnostic.id, (_FRAMEWORK,))
+    common = set(found[0]).intersection(*found[1:])
+    scopes = [rules_for(context, profile) for context in (first, *others)]
+    undecided = frozenset.union(*scopes) - frozenset.intersection(*scopes)
+    undecided |= {each.id for key, each in found[0].items() if key not in common}
+    for rule_id in undecided:
+        unchecked.setdefault(rule_id, (_FRAMEWORK,))
+    names = [plan.software.framework or "" for plan in plans]
     kept = tuple(
         _undecided(diagnostic, [each[key] for each in found], names)
         for key, diagnostic in found[0].items()
         if key in common
     )
-    return Report(kept, min(report.checked for report in reports), unchecked)
+    return Report(kept, report.checked, unchecked)
 
 
 def _key(diagnostic: Diagnostic) -> tuple[object, ...]:

@@ -45,16 +45,22 @@ def check(
 
 
 def check_context(
-    context: Context, profile: Profile = "ci", invalid: frozenset[str] = frozenset()
+    context: Context,
+    profile: Profile = "ci",
+    invalid: frozenset[str] = frozenset(),
+    only: frozenset[str] | None = None,
 ) -> Report:
-    """:func:`check` over a context that the caller built, to use it further."""
-    target = context.target
-    gpu_known = target.compute_capability is not None or target.platform == "rocm"
-    selection = _select(profile, target.framework, target.versions, gpu_known, context.env_known)
+    """:func:`check` over a context that the caller built, to use it further.
+
+    ``only`` names the rules to run, if not all shall be.
+    """
+    selection = _selection(context, profile)
     plan = context.plan
     diagnostics: list[Diagnostic] = []
     unchecked = dict(selection.unchecked)
     for examine, rule, severity in selection.runs:
+        if only is not None and rule.id not in only:
+            continue
         try:
             found = examine(context)
             if found is None:
@@ -68,6 +74,17 @@ def check_context(
     diagnostics.sort(key=Diagnostic.sort_key)
     checked = selection.checked - len(unchecked) + len(selection.unchecked)
     return Report(tuple(diagnostics), checked, unchecked)
+
+
+def rules_for(context: Context, profile: Profile = "ci") -> frozenset[str]:
+    """Rules that speak about the target of a context."""
+    return frozenset(rule.id for _, rule, _ in _selection(context, profile).runs)
+
+
+def _selection(context: Context, profile: Profile) -> _Selection:
+    target = context.target
+    gpu_known = target.compute_capability is not None or target.platform == "rocm"
+    return _select(profile, target.framework, target.versions, gpu_known, context.env_known)
 
 
 class _Selection(NamedTuple):
