@@ -49,7 +49,8 @@ def fix(
     """
     check_profile(profile)
     candidates = discover(paths, skip_others=skip_others).candidates
-    judge = _Judge(profile, conf_dir, search_paths)
+    names = frozenset(display_path(each.path) for each in candidates)
+    judge = _Judge(profile, conf_dir, search_paths, names)
     shared = _shared(judge, candidates)
     done: list[_File] = []
     for candidate in sorted(candidates, key=lambda each: each.section is None):
@@ -73,15 +74,19 @@ def fix(
 class _Judged(NamedTuple):
     diagnostics: tuple[Diagnostic, ...]
     origins: Mapping[str, Origin] = {}
-    files: tuple[str, ...] = ()
 
 
 class _Judge:
     """Checks a file as it would be with the texts that are at hand."""
 
     def __init__(
-        self, profile: Profile, conf_dir: str | Path | None, search_paths: Sequence[str | Path]
+        self,
+        profile: Profile,
+        conf_dir: str | Path | None,
+        search_paths: Sequence[str | Path],
+        names: frozenset[str],
     ) -> None:
+        self.names = names
         self.profile = profile
         self.conf_dir = conf_dir
         self.search_paths = search_paths
@@ -89,13 +94,20 @@ class _Judge:
         self.texts: dict[str, str] = {}
 
     def __call__(self, candidate: Candidate) -> _Judged:
-        folder = (candidate.conf if self.conf_dir is None else None) or self.conf_dir
-        composer = Composer(folder, self.search_paths, self.texts)
+        composer = self._composer(candidate)
         if candidate.section is not None:
             return _Judged(check_group(composer, candidate.section, candidate.path))
         composition = composer.compose(candidate.path)
         checked = check(composition, self.profile, None, self.folders)
-        return _Judged(checked.diagnostics, composition.origins, composition.files)
+        return _Judged(checked.diagnostics, composition.origins)
+
+    def files(self, candidate: Candidate) -> tuple[str, ...]:
+        """The files that a recipe is made of."""
+        return self._composer(candidate).compose(candidate.path).files
+
+    def _composer(self, candidate: Candidate) -> Composer:
+        folder = (candidate.conf if self.conf_dir is None else None) or self.conf_dir
+        return Composer(folder, self.search_paths, self.texts)
 
 
 def _shared(judge: _Judge, candidates: Iterable[Candidate]) -> dict[str, tuple[str, ...]]:
@@ -104,7 +116,7 @@ def _shared(judge: _Judge, candidates: Iterable[Candidate]) -> dict[str, tuple[s
     for candidate in candidates:
         if candidate.section is None:
             name = display_path(candidate.path)
-            for file in judge(candidate).files:
+            for file in judge.files(candidate):
                 if file != name:
                     users.setdefault(file, []).append(name)
     return {file: tuple(names) for file, names in users.items()}
@@ -244,7 +256,9 @@ class _File:
             if fix is None or _key(diagnostic) in self._refused:
                 continue
             if diagnostic.stage == "compose" and diagnostic.origin.file != self.name:
-                continue  # that file's own turn, if it was given
+                if diagnostic.origin.file not in self.judge.names:
+                    self._refuse(diagnostic, fix, f"{diagnostic.origin.file} was not given")
+                continue  # else it has a turn of its own
             try:
                 changes = self._changes(diagnostic, fix, judged.origins, document)
             except CannotEdit as error:

@@ -72,7 +72,9 @@ def test_a_value_of_a_group_is_replaced_in_the_recipe(conf: Path) -> None:
 def test_what_the_schema_refuses_is_mended_in_the_group_if_it_was_given(conf: Path) -> None:
     (conf / "hardware" / "h.yaml").write_text('gpu: h100\n"gpus-per-node": "8"  # a board\n')
     path = recipe(conf, USES_FP8.replace("/training: fp8", "/hardware: h"))
-    assert fix([path]).changes == ()
+    alone = fix([path])
+    assert alone.changes == ()
+    assert set(reasons(alone)) == {("PP002", "conf/hardware/h.yaml was not given")}
     assert texts(fix([conf])) == {
         "conf/hardware/h.yaml": 'gpu: h100\n"gpus_per_node": 8  # a board\n'
     }
