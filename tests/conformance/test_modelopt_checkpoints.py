@@ -30,7 +30,7 @@ FORMATS = {
 }
 # vLLM takes hf_quant_config.json alone for FP8, NVFP4 and mixed precision only
 UNKNOWN_ALONE = {"modelopt_mxfp8", "modelopt_mxfp8_experts", "modelopt_nvfp4_weights"}
-SERVED = [name for name in MODELOPT if name not in REFUSED and name not in WRONG]
+SERVED = [name for name in MODELOPT if name not in {*REFUSED, *WRONG, "modelopt_mixed"}]
 
 
 def found(path: Path, **target: str) -> list[tuple[str, str]]:
@@ -132,3 +132,23 @@ def test_a_list_that_forgets_the_head(name: str, tmp_path: Path) -> None:
     described["hf_quant_config"] = None
     assert [rule_id for rule_id, _ in found(written(tmp_path, described))] == ["PP781"]
     assert found(tmp_path, vllm="0.22.0") == []  # heads are quantized from 0.23 on
+
+
+def test_formats_by_layer(tmp_path: Path) -> None:
+    described = layout("modelopt_mixed")
+    config = described["config"]["quantization_config"]
+    assert config["quant_algo"] == "MIXED_PRECISION"
+    path = written(tmp_path, described)
+    assert found(path) == []
+    tensors = headers(described)
+    for lost, message in {
+        "model.layers.1.self_attn.o_proj.weight_scale": "no weight_scale in F32 of FP8 (1 layer)",
+        "model.layers.1.mlp.down_proj.weight_scale_2": "no weight_scale_2 in F32 of NVFP4",
+        "model.layers.1.mlp.down_proj.input_scale": "no input_scale in F32 of NVFP4",
+    }.items():
+        kept = {name: each for name, each in tensors.items() if name != lost}
+        save(path, kept, values(described))
+        ((rule_id, said),) = found(path)
+        assert rule_id == "PP785" and said.startswith(message)
+    config["quantized_layers"].pop("model.layers.1.self_attn.o_proj")
+    assert [rule_id for rule_id, _ in found(written(tmp_path, described))] == ["PP786"]

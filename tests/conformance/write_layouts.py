@@ -64,6 +64,7 @@ MODELOPT: dict[str, tuple[str, str, str | None]] = {
     "modelopt_mxfp8": ("qwen3", "MXFP8_DEFAULT_CFG", None),
     "modelopt_mxfp8_experts": ("qwen3_moe", "MXFP8_DEFAULT_CFG", None),
     "modelopt_nvfp4_fp8": ("qwen3", "W4A8_NVFP4_FP8_CFG", None),
+    "modelopt_mixed": ("qwen3", "FP8_DEFAULT_CFG + NVFP4_MLP_ONLY_CFG", None),
     "modelopt_mxfp4": ("qwen3", "MXFP4_DEFAULT_CFG", None),
     "modelopt_int4_awq": ("qwen3", "INT4_AWQ_CFG", None),
     "modelopt_int4_awq_fp8": ("qwen3", "W4A8_AWQ_BETA_CFG", None),
@@ -96,7 +97,11 @@ def modelopt(family: str, preset: str, cache: str | None, path: Path) -> None:
 
     quantization = importlib.import_module("modelopt.torch.quantization")
     export = importlib.import_module("modelopt.torch.export")
-    config = copy.deepcopy(getattr(quantization, preset))
+    first, *more = preset.split(" + ")
+    config = copy.deepcopy(getattr(quantization, first))
+    for each in more:  # only what it says of the layers' matrices
+        entries = getattr(quantization, each)["quant_cfg"]
+        config["quant_cfg"] += [entry for entry in entries if "mlp" in entry["quantizer_name"]]
     if cache is not None:
         tools = importlib.import_module("modelopt.torch.quantization.utils")
         with_cache = tools.update_quant_cfg_with_kv_cache_quant
