@@ -34,6 +34,14 @@ class Takes(NamedTuple):
         return self.below_cc is None or compute_capability < self.below_cc
 
 
+class Earlier(NamedTuple):
+    """Capabilities that a backend declared up to one release, beyond those it has now."""
+
+    versions: VersionRange
+    min_cc: Capability
+    source: str
+
+
 class AttentionBackend(NamedTuple):
     """One attention backend of one platform.
 
@@ -53,6 +61,16 @@ class AttentionBackend(NamedTuple):
     batch_invariant: bool = False
     build_min_cc: Mapping[str, Capability] = MappingProxyType({})
     note: str | None = None
+    earlier: tuple[Earlier, ...] = ()
+
+    def ran_on(self, compute_capability: Capability | None, vllm: str | None) -> bool:
+        """True if the backend declared the capability at an earlier release, and no longer."""
+        if compute_capability is None or self.runs_on(compute_capability):
+            return False
+        return any(
+            compute_capability >= row.min_cc and (vllm is None or vllm in row.versions)
+            for row in self.earlier
+        )
 
     def runs_on(self, compute_capability: Capability | None) -> bool:
         """True if the backend exists on the capability for some KV dtype."""
@@ -110,8 +128,12 @@ def _backend(row: Mapping[str, Any]) -> AttentionBackend:
         for part in row["takes"]
     )
     needs = {kv: parse_capability(cc) for kv, cc in row.get("build_min_cc", {}).items()}
-    built = MappingProxyType(needs)
-    return record(AttentionBackend, {**row, "takes": takes, "build_min_cc": built})
+    earlier = tuple(
+        Earlier(VersionRange(None, part["until"]), parse_capability(part["min_cc"]), part["source"])
+        for part in row.get("earlier", ())
+    )
+    converted = {"takes": takes, "build_min_cc": MappingProxyType(needs), "earlier": earlier}
+    return record(AttentionBackend, {**row, **converted})
 
 
 @lru_cache(maxsize=1)

@@ -22,8 +22,9 @@ class QuantMethod(NamedTuple):
     keys that hold the layers to leave alone, in the order of precedence; ``ignore_match`` tells
     how their entries match; ``unread_keys`` are keys that other methods read and this one
     drops in silence. ``head`` says when the output head is quantized: never, if the key
-    ``lm_head`` is true, if a target names it, or like any linear layer. The tensors are in
-    ``facts.checkpoint_tensors``.
+    ``lm_head`` is true, if a target names it, or like any linear layer. ``groups`` and ``bits``
+    are the only ones that it takes, where it leaves the others to another method; ``refused`` are
+    the releases that stop at a checkpoint of it. The tensors are in ``facts.checkpoint_tensors``.
     """
 
     name: str
@@ -39,6 +40,9 @@ class QuantMethod(NamedTuple):
     native_cc: Capability | None = None
     head: Literal["never", "lm_head", "targets", "linear"] | None = None
     note: str | None = None
+    groups: tuple[int, ...] = ()
+    bits: tuple[int, ...] = ()
+    refused: tuple[VersionRange, ...] = ()
 
     def min_capability(self, vllm: str | None) -> Capability | None:
         """Least compute capability at one version.
@@ -97,6 +101,9 @@ def _method(row: Mapping[str, Any]) -> QuantMethod:
                 for span in row["min_cc"]
             ),
             "native_cc": parse_capability(native) if native else None,
+            "refused": tuple(
+                VersionRange(span["since"], span["until"]) for span in row.get("refused", ())
+            ),
         },
     )
 

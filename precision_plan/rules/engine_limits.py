@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from precision_plan.facts.versions import VersionRange
+from precision_plan.facts.vllm_quant import quant_methods
 from precision_plan.plan import Because, Fix
 from precision_plan.rules.base import Context, Found, Rule, rule, set_to
 from precision_plan.rules.vllm_engine import CONFIG, FLAG, engine_dtype, serves
@@ -71,7 +72,8 @@ def block_fp8_on_ampere(ctx: Context) -> Found:
     stage="engine_config",
     source=(
         f"vllm@0.23.0:{_LAYERS}/quantization/awq.py:71-72",
-        f"vllm@0.23.0:{_LAYERS}/quantization/awq_marlin.py:251-279",
+        f"vllm@0.23.0:{_LAYERS}/quantization/awq_marlin.py:251-279,328-348",
+        f"vllm@0.23.0:{_LAYERS}/quantization/utils/marlin_utils.py:31,45-83",
         "vllm-project/vllm#1592",
         "vllm-project/vllm#28857",
     ),
@@ -85,7 +87,8 @@ def plain_awq(ctx: Context) -> Found:
         Up to vLLM 0.23, `--quantization awq` forces those kernels although Marlin, which also
         computes in bfloat16, could load the checkpoint. In another dtype the engine raises
         ValueError; a BF16 model forced to float16 may overflow instead. Without the flag, and as
-        `awq_marlin`, the checkpoint is served by Marlin.
+        `awq_marlin`, the checkpoint is served by Marlin, if its groups are of 32, 64 or 128; any
+        other goes to the plain kernels.
 
     Bad:
         software: {framework: vllm, vllm: 0.12.0}
@@ -100,17 +103,20 @@ def plain_awq(ctx: Context) -> Found:
         rollout: {dtype: bfloat16}
     """
     config = ctx.plan.checkpoint.quantization_config
-    if ctx.plan.rollout.quantization != "awq" or config is None or not serves(ctx):
+    if config is None or config.quant_method != "awq" or not serves(ctx):
         return None
+    asked, marlin = ctx.plan.rollout.quantization == "awq", quant_methods()["awq_marlin"]
+    fits = config.group_size in {None, *marlin.groups} and config.bits in {None, *marlin.bits}
     dtype, place = engine_dtype(ctx)
-    if config.quant_method != "awq" or dtype in {None, "float16"}:
+    if dtype in {None, "float16"} or (fits and not asked):
         return None
+    newer = set_to(("software.vllm", "0.24.0"))
     return ctx.found(
         f"the plain AWQ kernels compute in float16, and the engine's dtype is {dtype}",
-        FLAG,
+        f"{CONFIG}.group_size" if not fits else FLAG,
         place,
         "software.vllm",
-        fix=(set_to((FLAG, "awq_marlin")), set_to((FLAG, None))),
+        fix=(set_to((FLAG, "awq_marlin")), set_to((FLAG, None))) if fits else (newer,),
     )
 
 

@@ -19,6 +19,8 @@ _VLLM = "vllm@0.33.0:vllm/config/vllm.py"
 _CACHE = "vllm@0.33.0:vllm/config/cache.py"
 _ATTENTION = "vllm@0.33.0:vllm/model_executor/layers/attention/attention.py"
 _SELECTOR = "vllm@0.33.0:vllm/platforms/cuda.py:84-181"
+_FREE_TEXT = "0.33"
+"""First release whose parser takes any text; vllm@0.32.0:vllm/engine/arg_utils.py has choices."""
 _SAME_DTYPE = "0.33"
 """First release that compares the two; vllm@0.32.0:vllm/config/vllm.py does not."""
 
@@ -43,8 +45,8 @@ def not_in_version(ctx: Context) -> Found:
 
     Why:
         The list grew from six names in 0.12 to over twenty in 0.33 (nvfp4 and the per-token
-        formats by 0.22, nvfp4_4over6 by 0.28). The parser takes any text; the engine's
-        configuration refuses it.
+        formats by 0.22, nvfp4_4over6 by 0.28). Up to 0.32 the parser refuses another text, since
+        0.33 the engine's configuration does.
 
     Bad:
         software: {framework: vllm, vllm: 0.17.1}
@@ -59,8 +61,10 @@ def not_in_version(ctx: Context) -> Found:
     if not isinstance(asked, str):
         return None
     row, have = kv_dtypes().get(asked), ctx.target.package("vllm")
+    stage: Stage | None = "parse" if ctx.at_least("vllm", _FREE_TEXT) is False else None
     if row is None:
-        return ctx.found(f"vLLM has no KV cache dtype {asked}", KV, fix=(set_to((KV, "auto")),))
+        fix = (set_to((KV, "auto")),)
+        return ctx.found(f"vLLM has no KV cache dtype {asked}", KV, fix=fix, stage=stage)
     if have is None or have in row.versions:
         return None
     return ctx.found(
@@ -68,6 +72,7 @@ def not_in_version(ctx: Context) -> Found:
         KV,
         "software.vllm",
         fix=(set_to((KV, "fp8_e4m3")), set_to((KV, "auto"))),
+        stage=stage,
     )
 
 
@@ -317,6 +322,8 @@ def backend_refuses(ctx: Context) -> Found:
     if row.kind not in _kinds(ctx):
         kind = "is" if is_mla(ctx) else "is not"
         why, premise = f"the model {kind} one with latent attention", "model.multi_latent_attention"
+    elif row.ran_on(capability, ctx.target.package("vllm")):
+        return None  # what it took on such a GPU was not read
     elif not row.runs_on(capability):
         why, premise = "the GPU is out of its range", _gpu(ctx)
     elif not row.accepts(asked, capability):

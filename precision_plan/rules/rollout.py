@@ -1,11 +1,13 @@
-"""PP401 to PP404 and PP410: vLLM's quantization method and arguments by name and version."""
+"""PP401 to PP404, PP410, PP450: vLLM's quantization method and arguments by name and version."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from difflib import get_close_matches
 
+from precision_plan.facts.versions import VersionRange
 from precision_plan.facts.vllm import DEFAULT_VERSION, QuantName, engine_args, quant_names
+from precision_plan.facts.vllm_quant import quant_methods
 from precision_plan.plan import Because, Fix
 from precision_plan.rules.base import Context, Finding, Found, Rule, rule, set_to
 from precision_plan.rules.vllm_engine import (
@@ -312,4 +314,56 @@ def not_in_version(ctx: Context) -> Iterator[Finding]:
                 )
 
 
-RULES: tuple[Rule, ...] = (unknown_name, deprecated, differs, replaced, not_in_version)
+@rule(
+    "PP450",
+    "checkpoint-method-not-in-version",
+    "error",
+    stage="engine_config",
+    source=(
+        "vllm@0.15.1:vllm/model_executor/layers/quantization/modelopt.py:110-119",
+        "vllm@0.16.0:vllm/model_executor/layers/quantization/modelopt.py:104-115,315-321",
+        "vllm@0.18.1:vllm/model_executor/layers/quantization/__init__.py:102-104",
+        "vllm@0.23.0:vllm/model_executor/layers/quantization/online/base.py:105-111",
+    ),
+    needs=("vllm",),
+)
+def stored_method_refused(ctx: Context) -> Found:
+    """The declared vLLM cannot read a checkpoint of this method yet.
+
+    Why:
+        ModelOpt's MXFP8 came with 0.16 and its mixed precision with 0.17; earlier releases stop
+        at the algorithm's name. ``quant_method: mxfp8`` is read since 0.24: from 0.20 on the name
+        stood for online quantization alone, which has no checkpoint config.
+
+    Bad:
+        software: {framework: vllm, vllm: 0.22.1}
+        checkpoint: {quantization_config: {quant_method: mxfp8}}
+
+    Good:
+        software: {framework: vllm, vllm: 0.22.1}
+        checkpoint: {quantization_config: {quant_method: modelopt, quant_algo: MXFP8}}
+    """
+    have, found = ctx.target.package("vllm"), quant_methods().get(checkpoint_method(ctx) or "")
+    if found is None or have is None or not serves(ctx):
+        return None
+    if not any(have in span for span in found.refused):
+        return None
+    method = f"{CONFIG}.quant_method"
+    renamed = found.name == "mxfp8" and have not in VersionRange(None, "0.15")
+    other = ((method, "modelopt"), (f"{CONFIG}.quant_algo", "MXFP8"))
+    return ctx.found(
+        f"vLLM {have} does not read checkpoints of {found.name}",
+        method,
+        "software.vllm",
+        fix=(*([set_to(*other)] if renamed else ()), set_to(("software.vllm", "0.24.0"))),
+    )
+
+
+RULES: tuple[Rule, ...] = (
+    unknown_name,
+    deprecated,
+    differs,
+    replaced,
+    not_in_version,
+    stored_method_refused,
+)
