@@ -16,7 +16,12 @@ from types import MappingProxyType
 from typing import Any
 
 from precision_plan.facts.framework_flags import other_framework_flags
-from precision_plan.facts.frameworks import FrameworkFlag, engine_passthrough, framework_flags
+from precision_plan.facts.frameworks import (
+    EnginePassthrough,
+    FrameworkFlag,
+    engine_passthrough,
+    framework_flags,
+)
 from precision_plan.facts.megatron_parser import (
     Kind,
     Option,
@@ -26,6 +31,7 @@ from precision_plan.facts.megatron_parser import (
     spellings,
 )
 from precision_plan.facts.megatron_shape import megadlm_command_line
+from precision_plan.facts.sglang_flags import sglang_flags
 from precision_plan.facts.vllm import DEFAULT_VERSION as DEFAULT_VLLM
 from precision_plan.facts.vllm_options import options_at
 from precision_plan.importers.argv import Parsed, Problem, parse
@@ -53,11 +59,11 @@ def _near_miss(problem: Problem, framework: str, options: Mapping[str, Option]) 
         return problem
     passthrough = engine_passthrough(framework)
     if passthrough is not None and passthrough.engine == "sglang":
-        prefix = passthrough.prefix  # SGLang's own arguments are not catalogued
-    else:
-        prefix = None
-    if prefix is not None and problem.flag.startswith(prefix):
-        return None
+        bare = "--" + problem.flag.removeprefix(passthrough.prefix)
+        known = sglang_flags().get(bare) if bare != problem.flag else None
+        if known is not None:
+            message = f"{framework} sets {known.dest} itself and does not register {problem.flag}"
+            return replace(problem, message=message)
     close = get_close_matches(problem.flag, options, n=1, cutoff=_CLOSE)
     if not close:
         return None
@@ -98,7 +104,26 @@ def _options(framework: str, megatron_core: str | None, vllm: str) -> Mapping[st
             if flag.startswith("--"):
                 name = passthrough.prefix + flag[2:]
                 found[name] = option._replace(flag=name, dest=f"vllm_{option.dest}")
+    elif passthrough is not None:
+        for option in _sglang(passthrough):
+            found.setdefault(option.flag, option)
     return MappingProxyType(found)
+
+
+def _sglang(passthrough: EnginePassthrough) -> list[Option]:
+    """SGLang's arguments with the prefix; the value of one is kept under its own spelling."""
+    options = []
+    for row in sglang_flags().values():
+        # Whether the size of tensor parallelism is registered depends on SGLang's release.
+        if row.dest in passthrough.dropped and row.dest != "tp_size":
+            continue
+        flag = passthrough.prefix + row.flag[2:]
+        dest = flag[2:].replace("-", "_")
+        kind: Kind = "true" if row.kind == "optional" else row.kind
+        options.append(Option(flag, dest, kind, row.nargs, row.type, row.choices, None))
+        if row.kind == "optional":
+            options.append(Option(f"--no-{flag[2:]}", dest, "false", None, None, None, None))
+    return options
 
 
 def _own(own: FrameworkFlag) -> list[Option]:
