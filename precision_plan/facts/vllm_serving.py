@@ -44,3 +44,10 @@ def predictors() -> tuple[Predictor, ...]:
 def one_stage_models() -> frozenset[str]:
     """Text generation architectures without pipeline parallelism."""
     return frozenset(row["architecture"] for row in table("vllm_one_stage"))
+
+
+@lru_cache(maxsize=2)
+def replaying_models(kda: bool = False) -> frozenset[str]:
+    """Architectures that can replay their recurrent state; ``kda``: those of Kimi's linear kind."""
+    rows = table("vllm_replaying")
+    return frozenset(row["architecture"] for row in rows if row.get("kda") or not kda)

@@ -33,7 +33,7 @@ def engine_tp(ctx: Context) -> tuple[int | None, str]:
     return ctx.plan.rollout.tensor_parallel_size, _TP
 
 
-def _block(ctx: Context) -> tuple[int, int] | None:
+def served_block(ctx: Context) -> tuple[int, int] | None:
     """``(rows, columns)`` of the served FP8 blocks; ``None`` without block FP8 or without vLLM."""
     if ctx.target.framework in SGLANG_FRAMEWORKS:
         return None
@@ -45,7 +45,7 @@ def _block(ctx: Context) -> tuple[int, int] | None:
     return None
 
 
-def _by_headers(ctx: Context, experts: bool) -> bool:
+def by_headers(ctx: Context, experts: bool) -> bool:
     """True if the checkpoint's headers are known: PP830 then speaks of what is really there."""
     layers = ctx.checkpoint_layers
     if layers is None or not ctx.checkpoint_cuts:
@@ -61,7 +61,7 @@ def _legal(size: int, unit: int) -> str:
     return ", ".join(map(str, fits)) if fits else "none"
 
 
-def _smaller_split(field: str, size: int, unit: int) -> Fix:
+def smaller_split(field: str, size: int, unit: int) -> Fix:
     """The largest tensor parallel size of :func:`_legal` as a way out, if there is one."""
     fits = [tp for tp in (1, 2, 4, 8, 16) if size % (tp * unit) == 0]
     if not fits:
@@ -111,8 +111,8 @@ def experts_cut_blocks(ctx: Context) -> Found:
     size = ctx.plan.model.moe_ffn_hidden_size
     if size is None or ctx.plan.rollout.enable_expert_parallel:
         return None
-    block = _block(ctx)
-    if block is None or _by_headers(ctx, experts=True):
+    block = served_block(ctx)
+    if block is None or by_headers(ctx, experts=True):
         return None
     tp, field = engine_tp(ctx)
     if tp is None or (size % tp == 0 and (size // tp) % block[0] == 0 == (size // tp) % block[1]):
@@ -163,8 +163,8 @@ def layers_cut_blocks(ctx: Context) -> Iterator[Finding]:
             {quant_method: fp8, activation_scheme: dynamic, weight_block_size: [128, 128]}
         rollout: {tensor_parallel_size: 4}
     """
-    block = _block(ctx)
-    if block is None or _by_headers(ctx, experts=False):
+    block = served_block(ctx)
+    if block is None or by_headers(ctx, experts=False):
         return
     tp, field = engine_tp(ctx)
     if tp is None or tp == 1:
@@ -178,7 +178,7 @@ def layers_cut_blocks(ctx: Context) -> Iterator[Finding]:
                 name,
                 "checkpoint.quantization_config.weight_block_size",
                 Because(f"whole blocks need a tensor parallel size of {_legal(size, block[1])}"),
-                fix=(_smaller_split(field, size, block[1]),),
+                fix=(smaller_split(field, size, block[1]),),
             )
 
 
@@ -234,7 +234,7 @@ def groups_cut(ctx: Context) -> Iterator[Finding]:
         return
     if config.format not in {None, "pack-quantized"}:
         return
-    if _by_headers(ctx, experts=bool(ctx.plan.model.num_experts)):
+    if by_headers(ctx, experts=bool(ctx.plan.model.num_experts)):
         return
     group, (tp, field) = config.group_size, engine_tp(ctx)
     for name, size, split in _packed_inputs(ctx, tp or 1):
@@ -246,7 +246,7 @@ def groups_cut(ctx: Context) -> Iterator[Finding]:
                 name,
                 "checkpoint.quantization_config.group_size",
                 Because(f"whole groups need a tensor parallel size of {_legal(size, group)}"),
-                fix=(_smaller_split(field, size, group),),
+                fix=(smaller_split(field, size, group),),
             )
 
 
@@ -299,7 +299,7 @@ def micro_blocks(ctx: Context) -> Iterator[Finding]:
     served = rollout_format(ctx.plan)
     if served not in {"mxfp8", "nvfp4"} or ctx.target.framework in SGLANG_FRAMEWORKS:
         return
-    if _by_headers(ctx, experts=bool(ctx.plan.model.num_experts)):
+    if by_headers(ctx, experts=bool(ctx.plan.model.num_experts)):
         return
     unit = 32 if served == "mxfp8" else 16
     tp, field = engine_tp(ctx)
@@ -311,7 +311,7 @@ def micro_blocks(ctx: Context) -> Iterator[Finding]:
                 name,
                 Because(f"{served} scales {unit} inputs together"),
                 Because(f"whole blocks need a tensor parallel size of {_legal(size, unit)}"),
-                fix=(_smaller_split(field, size, unit),),
+                fix=(smaller_split(field, size, unit),),
             )
 
 
