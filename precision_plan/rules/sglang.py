@@ -1,10 +1,9 @@
-"""PP465 to PP470: SGLang's precision arguments, which slime and miles pass on with a prefix."""
+"""PP465, PP467 to PP470: SGLang's precision arguments, passed on with a prefix."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from precision_plan.facts.frameworks import engine_passthrough
 from precision_plan.facts.sglang_flags import sglang_attention, sglang_flags, sglang_moe_methods
 from precision_plan.plan import Fix
 from precision_plan.rules.base import Context, Finding, Found, Rule, rule, set_to
@@ -68,49 +67,6 @@ def unknown_value(ctx: Context) -> Iterator[Finding]:
             place,
             fix=(*(set_to((place, each)) for each in close), set_to((place, None))),
         )
-
-
-@rule(
-    "PP466",
-    "sglang-argument-not-registered",
-    "error",
-    stage="run",
-    source=(
-        "THUDM/slime@624b824a:slime/backends/sglang_utils/arguments.py:51-69,225",
-        "radixark/miles@31f1ca96:miles/backends/sglang_utils/arguments.py:39",
-    ),
-    frameworks=SGLANG_FRAMEWORKS,
-)
-def not_registered(ctx: Context) -> Iterator[Finding]:
-    """The framework sets this argument of SGLang itself and does not register it.
-
-    Why:
-        slime and miles leave some of SGLang's arguments out of their parsers: the model, the
-        seed, ports, ranks, the memory saver. slime drops such a flag without a message, miles
-        stops at it.
-
-    Bad:
-        software: {framework: slime}
-        launch: {extra_args: {sglang-random-seed: 7}}
-
-    Good:
-        software: {framework: slime}
-        launch: {extra_args: {rollout-seed: 7}}
-    """
-    passthrough = engine_passthrough(ctx.target.framework or "")
-    for name in ctx.plan.launch.extra_args or {}:
-        bare = name.lstrip("-").replace("_", "-")
-        row = sglang_flags().get("--" + bare.removeprefix("sglang-"))
-        if row is None or passthrough is None or not bare.startswith("sglang-"):
-            continue
-        if row.dest in passthrough.dropped and row.dest != "tp_size":
-            place = f"launch.extra_args.{name}"
-            yield ctx.found(
-                f"{ctx.target.framework} sets SGLang's {row.dest} itself: --{bare} has no reader",
-                place,
-                "software.framework",
-                fix=(set_to((place, None)),),
-            )
 
 
 @rule(
@@ -278,7 +234,6 @@ def scales_default(ctx: Context) -> Found:
 
 RULES: tuple[Rule, ...] = (
     unknown_value,
-    not_registered,
     experts_refuse,
     attention_refuses,
     leaves_fa3,
