@@ -118,11 +118,19 @@ def vllm_row(row: Mapping[str, Any]) -> tuple[PrecisionPlan, Parsed, CheckpointF
         sections["env"] = {"vllm_worker": dict(row["env"])}
     if checkpoint is not None:
         sections["model"] = model_of(checkpoint.config)
-        if checkpoint.quantization_config is not None:
-            values = quantization_of(checkpoint.quantization_config)
+        config_file = _overridden(checkpoint, others)
+        if config_file is not None:
+            values = quantization_of(config_file)
             config = QuantizationConfig().model_copy(update=values)
             sections["checkpoint"] = {"quantization_config": config}
     return plan_of(sections), parsed, checkpoint
+
+
+def _overridden(checkpoint: CheckpointFiles, others: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The quantization config as the engine sees it: --hf-overrides replaces the whole of it."""
+    overrides = others.get("hf_overrides")
+    given = overrides.get("quantization_config") if isinstance(overrides, Mapping) else None
+    return given if isinstance(given, Mapping) else checkpoint.quantization_config
 
 
 def _checkpoint(row: Mapping[str, Any]) -> CheckpointFiles | None:

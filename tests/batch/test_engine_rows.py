@@ -147,6 +147,9 @@ def test_a_config_that_an_override_replaces() -> None:
     argv = ["--hf-overrides", json.dumps({"quantization_config": FP8})]
     answer = lint_row(row(*argv, quantization_config=gptq))
     assert answer["ok"] and answer["resolved"]["quantization"] == "fp8"
+    static = {**FP8, "activation_scheme": "static"}
+    assert ("PP703", "engine_config") in refusals(lint_row(row(quantization_config=static)))
+    assert lint_row(row(*argv, quantization_config=static))["ok"]
 
 
 def test_a_format_that_only_the_layers_ask_for() -> None:
