@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from precision_plan.api.checking import check_profile
 from precision_plan.api.compiling import compile
 from precision_plan.compose import Composer
-from precision_plan.compose.overrides import HIDDEN, parse_overrides, shown_text
+from precision_plan.compose.overrides import parse_overrides
 from precision_plan.compose.reading import Unreadable, display_path, read_text
 from precision_plan.plan.compiled import Compiled, LintReport
 from precision_plan.plan.diagnostic import Diagnostic
@@ -166,7 +166,8 @@ def lint_lock(
     )
     found = compiled.diagnostics
     if compiled.lowering is not None:
-        found += tuple(lock_findings(locked, compare(locked.snapshot, snapshot_of(compiled))))
+        more = lock_findings(locked, compare(locked.snapshot, snapshot_of(compiled)))
+        found += tuple(each for each in more if profile != "explore" or each.severity == "error")
     report = _report(recipe, compiled, tuple(sorted(found, key=Diagnostic.sort_key)))
     return replace(report, seconds=perf_counter() - started)
 
@@ -194,14 +195,6 @@ def _report(
 
 
 def _shown(overrides: Sequence[str]) -> list[str]:
-    """Overrides as they may be written down: values of secrets hidden, nested ones, too."""
-    from precision_plan.plan.mask import secret_values
-
-    shown = []
-    for text in overrides:
-        parsed, _ = parse_overrides((text,))
-        hidden = shown_text(text)
-        for value in secret_values([each.value for each in parsed]):
-            hidden = hidden.replace(value, HIDDEN)
-        shown.append(hidden)
-    return shown
+    """Overrides as they may be written down: without the values of secrets."""
+    parsed, _ = parse_overrides(overrides)
+    return [override.shown for override in parsed]

@@ -45,7 +45,18 @@ class Override:
     @property
     def origin(self) -> Origin:
         """The override's text in place of a file; the value of a secret is not shown."""
-        return Origin(shown_text(self.text), layer="override")
+        return Origin(self.shown, layer="override")
+
+    @property
+    def shown(self) -> str:
+        """The text without the values of secrets, those inside of ``{...}`` among them."""
+        text = shown_text(self.text)
+        if isinstance(self.value, (dict, list)):
+            from precision_plan.plan.mask import secret_values
+
+            for value in filter(None, secret_values(self.value)):
+                text = text.replace(value, HIDDEN)
+        return text
 
 
 _NAME = r"[A-Za-z_][A-Za-z0-9_-]*"

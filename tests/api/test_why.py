@@ -5,9 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from precision_plan.api import why
-from precision_plan.plan.names import UnknownName
+from precision_plan.plan import PrecisionPlan
+from precision_plan.plan.names import UnknownName, all_fields, subject_of
 from precision_plan.plan.tracing import FieldTrace, Why
 
 ROOT = Path(__file__).parents[2]
@@ -184,6 +187,24 @@ def test_an_unknown_name(recipe: Path, subject: str, near: str | None) -> None:
     with pytest.raises(UnknownName) as caught:
         ask(recipe, subject)
     assert caught.value.near == near
+
+
+@given(st.text(max_size=40) | st.from_regex(r"(--)?[a-zA-Z_]+(\\.[a-zA-Z_]+){0,3}", fullmatch=True))
+def test_any_text_is_known_or_not(text: str) -> None:
+    try:
+        found = subject_of(text, PrecisionPlan())
+    except UnknownName as error:
+        assert error.near is None or error.near != text
+    else:
+        assert found.name and found.kind in ("field", "group", "flag", "variable")
+
+
+def test_fields_that_nobody_sets_have_answers() -> None:
+    for name in all_fields()[::9]:
+        found = ask("qwen3-30b-fp8", name).fields
+        assert found and all(f"{each.field}.".startswith(f"{name}.") for each in found)
+        for each in found:
+            assert each.heard is not None or not each.refused
 
 
 def test_every_field_of_every_recipe_can_be_asked_for() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from precision_plan.cli import run
+from tests.cli.test_broken_input import BROKEN
 
 SNAPSHOTS = Path(__file__).parents[1] / "render" / "snapshots"
 ROOT = Path(__file__).parents[2]
@@ -79,6 +80,17 @@ def test_secrets_are_hidden(subject: str, format: str, capsys: pytest.CaptureFix
     assert "***" in shown and SECRET not in shown
 
 
+@pytest.mark.parametrize("secret", ["abc", SECRET])
+def test_a_secret_inside_an_override_is_hidden(
+    secret: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    texts = [f"env.all={{HF_TOKEN: {secret}, X: y}}", "env.all.HF_TOKEN=another1"]
+    for words in (["why", "qwen3-30b-fp8", "HF_TOKEN"], ["plan", "qwen3-30b-fp8"]):
+        assert run([*words, *texts, "--format", "json"]) == 0
+        shown = capsys.readouterr().out
+        assert secret not in shown.replace("abcdef", "") and "another1" not in shown
+
+
 def test_an_earlier_secret_is_hidden(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "r.yaml"
     path.write_text(f"env: {{all: {{HF_TOKEN: {SECRET}}}}}\n")
@@ -104,6 +116,21 @@ def test_usage_errors(
     assert run(["why", "qwen3-30b-fp8", *words]) == 2
     shown = capsys.readouterr()
     assert message in shown.err and hint in shown.err and shown.out == ""
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_broken_recipes(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data, id, _ = BROKEN[name]
+    path = tmp_path / "broken.yaml"
+    path.write_bytes(data)
+    assert run(["why", str(path), "training.bf16", "--format", "json"]) == 2
+    found = json.loads(capsys.readouterr().out)
+    assert [each["id"] for each in found["diagnostics"]] == [id]
+    assert run(["diff", str(path), "qwen3-4b-fp8"]) == 2
+    assert f"error[{id}]" in capsys.readouterr().out
+    assert run(["lock", str(path)]) == 2
+    shown = capsys.readouterr()
+    assert f"error[{id}]" in shown.err and shown.out == ""
 
 
 def test_a_recipe_that_cannot_be_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
