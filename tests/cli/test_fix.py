@@ -79,7 +79,8 @@ def test_a_dry_run_prints_a_diff_and_writes_nothing(
     assert shown.out == DIFF
     assert shown.err == "would fix 4 findings in 1 file\n"
     assert written(folder) == RECIPE
-    assert (folder / "recipe.yaml").stat() == before
+    after = (folder / "recipe.yaml").stat()
+    assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
     assert sorted(path.name for path in folder.iterdir()) == ["recipe.yaml"]
 
 
@@ -224,6 +225,15 @@ def test_a_fix_never_rests_on_an_assumed_target(
     assert main(["lint", "--fix", "recipe.yaml", "--target", "framework=slime"]) == 0
     assert "warning[PP391]" in capsys.readouterr().out
     assert "use_distributed_optimizer: false" in written(folder)
+
+
+def test_a_hook_fixes_recipes_alone(folder: Path) -> None:
+    other = folder / "compose.yaml"
+    other.write_text("services:\n  a: {image: b}\nTraining: {}\n")
+    files = ["recipe.yaml", "compose.yaml"]
+    assert main(["lint", "--fix", "--skip-others", *files]) == 0
+    assert other.read_text() == "services:\n  a: {image: b}\nTraining: {}\n"
+    assert written(folder) != CLEAN
 
 
 def test_fixes_and_a_baseline(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
