@@ -1,4 +1,4 @@
-"""Any number of recipes, group files and checkpoint folders: found and checked, not lowered."""
+"""Any number of recipes, scripts and checkpoint folders: found and checked, not lowered."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from precision_plan.plan import UNKNOWN, CheckpointFiles, Diagnostic, Fix, Origi
 from precision_plan.plan.codes import compose_diagnostic
 from precision_plan.plan.compiled import LintReport
 from precision_plan.plan.given_target import check_target, with_target
+from precision_plan.plan.leftover import Leftover
 from precision_plan.rules import engine
 from precision_plan.rules.profiles import Profile
 from precision_plan.rules.registry import rules as all_rules
@@ -33,10 +34,13 @@ def lint(
     search_paths: Sequence[str | Path] = (),
     skip_others: bool = False,
 ) -> LintReport:
-    """Check recipes, group files and checkpoint folders below ``paths``; nothing is lowered.
+    """Check recipes, group files, scripts and checkpoint folders below ``paths``.
+
+    Nothing is lowered, and nothing is run.
 
     A recipe or group file in a configuration folder is composed with that folder, any other with
     ``conf_dir``. A group file is checked against the schema alone: it is no complete plan.
+    Of a shell script, every launch in it is checked, in every branch that can be reached.
     A checkpoint folder is checked as an engine would load it. ``target`` (keys of
     :data:`plan.given_target.TARGET_KEYS`) fills in what a recipe or folder does not declare.
     ``skip_others`` passes over named files that are no recipes, as over those in a folder.
@@ -65,6 +69,19 @@ def lint(
         diagnostics += _placed(checked.diagnostics, display_path(candidate.path))
         rules = max(rules, checked.rules)
         _add(unchecked, checked.unchecked)
+    launches: list[Path] = []
+    others: list[Path] = []
+    leftovers: list[Leftover] = []
+    if found.scripts:
+        from precision_plan.api.scripts import check_script  # recipes need no shell grammar
+
+        for path in found.scripts:
+            script = check_script(path, profile, target or {}, folders)
+            diagnostics += script.diagnostics
+            (launches if script.is_launch or script.diagnostics else others).append(path)
+            leftovers += script.leftovers if script.is_launch else ()
+            rules = max(rules, script.rules)
+            _add(unchecked, script.unchecked)
     for path in found.checkpoints:
         report = _check_folder(folders.at(path), profile, target)
         diagnostics += _placed(report.diagnostics, display_path(path))
@@ -74,12 +91,13 @@ def lint(
         diagnostics=_distinct(diagnostics),
         files=tuple(
             display_path(path)
-            for path in (*(each.path for each in found.candidates), *found.checkpoints)
+            for path in (*(each.path for each in found.candidates), *launches, *found.checkpoints)
         ),
         rules_checked=rules,
         unchecked=unchecked,
         seconds=perf_counter() - started,
-        skipped=tuple(map(display_path, found.skipped)),
+        skipped=tuple(map(display_path, (*found.skipped, *others))),
+        leftovers=tuple(leftovers),
     )
 
 
@@ -136,7 +154,7 @@ def _missing(path: str) -> Diagnostic:
 def _foreign(path: Path) -> Diagnostic:
     return compose_diagnostic(
         "PP010",
-        f"{path} is no recipe: its name does not end in .yaml or .yml",
+        f"{path} is neither a recipe (*.yaml, *.yml) nor a shell script",
         Origin(str(path)),
-        fix=(Fix("name recipes (*.yaml, *.yml), folders of them, or a checkpoint's folder"),),
+        fix=(Fix("name recipes, shell scripts, folders of them, or a checkpoint's folder"),),
     )

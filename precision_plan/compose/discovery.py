@@ -13,6 +13,8 @@ from precision_plan.compose.search_path import PRIMARY
 from precision_plan.plan import SECTIONS
 
 _SUFFIXES = (".yaml", ".yml")
+_SCRIPTS = (".sh", ".bash", ".slurm", ".sbatch")
+_SHEBANG = re.compile(rb"#![^\n]*\b(bash|sh|zsh|dash)\b")
 _RECIPE_FOLDER = "recipes"
 _CONFIG, _QUANT_CONFIG = "config.json", "hf_quant_config.json"
 _MODEL_KEY = re.compile(r'"(model_type|architectures)"')
@@ -40,7 +42,7 @@ class Discovery:
 
     ``skipped`` are YAML files that are neither recipes nor group files; ``missing`` are paths that
     do not exist, ``foreign`` files that were named but are no YAML by their suffix.
-    ``checkpoints`` are folders of Hugging Face checkpoints.
+    ``checkpoints`` are folders of Hugging Face checkpoints, ``scripts`` are shell scripts.
     """
 
     candidates: tuple[Candidate, ...]
@@ -48,6 +50,7 @@ class Discovery:
     missing: tuple[str, ...]
     foreign: tuple[Path, ...]
     checkpoints: tuple[Path, ...] = ()
+    scripts: tuple[Path, ...] = ()
 
 
 def discover(paths: Iterable[str | Path], *, skip_others: bool = False) -> Discovery:
@@ -62,26 +65,31 @@ def discover(paths: Iterable[str | Path], *, skip_others: bool = False) -> Disco
 
     A folder that holds a ``config.json`` beside safetensors files is a checkpoint. Of a folder
     that was named, one of them is enough, if ``config.json`` describes a model.
+
+    A shell script has the suffix of one, or begins with ``#!`` and the name of a shell.
     """
     candidates: dict[str, Candidate] = {}
     skipped: dict[str, Path] = {}
     missing: list[str] = []
     foreign: list[Path] = []
     checkpoints: dict[str, Path] = {}
+    scripts: dict[str, Path] = {}
     for name in map(str, paths):
         path = Path(name)
         if not name:  # an unset variable of a script, not the current folder
             missing.append(name)
         elif path.is_dir():
             folders: list[Path] = [path] if _is_named_checkpoint(path) else []
-            for file in _yaml_files(path, folders):
-                _take(file, candidates, skipped)
+            for file in _files(path, folders):
+                _take(file, candidates, skipped, scripts)
             for folder in folders:
                 checkpoints.setdefault(os.path.realpath(folder), folder)
         elif not os.path.lexists(path):
             missing.append(name)
         elif skip_others:
-            _take(path, candidates, skipped)
+            _take(path, candidates, skipped, scripts)
+        elif is_script(path):
+            scripts.setdefault(_real(path), path)
         elif path.suffix not in _SUFFIXES:
             foreign.append(path)
         else:
@@ -94,11 +102,20 @@ def discover(paths: Iterable[str | Path], *, skip_others: bool = False) -> Disco
         tuple(missing),
         tuple(foreign),
         tuple(checkpoints.values()),
+        tuple(scripts.values()),
     )
 
 
-def _take(file: Path, candidates: dict[str, Candidate], skipped: dict[str, Path]) -> None:
+def _take(
+    file: Path,
+    candidates: dict[str, Candidate],
+    skipped: dict[str, Path],
+    scripts: dict[str, Path],
+) -> None:
     """Put a file that was not asked for by name where it belongs."""
+    if is_script(file):
+        scripts.setdefault(_real(file), file)
+        return
     candidate = _candidate(file) if file.suffix in _SUFFIXES else None
     if candidate is not None:
         candidates.setdefault(os.path.realpath(file), candidate)
@@ -106,14 +123,36 @@ def _take(file: Path, candidates: dict[str, Candidate], skipped: dict[str, Path]
         skipped.setdefault(os.path.realpath(file), file)
 
 
-def _yaml_files(folder: Path, checkpoints: list[Path]) -> Iterator[Path]:
-    """YAML files below ``folder``; checkpoint folders that are met are added to the list."""
+def _real(file: Path) -> str:
+    """The file behind links; a link that leads nowhere is itself."""
+    try:
+        return os.path.realpath(file, strict=True)
+    except OSError:
+        return str(file)
+
+
+def is_script(file: Path) -> bool:
+    """True for a shell script by its suffix or, if it has none, by its first line."""
+    if file.suffix:
+        return file.suffix in _SCRIPTS
+    try:
+        if not file.is_file():
+            return False
+        with file.open("rb") as opened:
+            return _SHEBANG.match(opened.read(128)) is not None
+    except OSError:
+        return False
+
+
+def _files(folder: Path, checkpoints: list[Path]) -> Iterator[Path]:
+    """YAML files and scripts below ``folder``; checkpoint folders are added to the list."""
     for root, folders, files in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith((".", "__")))
         if _CONFIG in files and any(map(_is_of_weights, files)):
             checkpoints.append(Path(root))
         for name in sorted(files):
-            if name.endswith(_SUFFIXES):
+            is_named_so = name.endswith((*_SUFFIXES, *_SCRIPTS))
+            if is_named_so or ("." not in name and is_script(Path(root, name))):
                 yield Path(root, name)
 
 

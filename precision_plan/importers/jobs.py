@@ -13,7 +13,19 @@ from typing import Literal
 
 from precision_plan.importers.texts import Source, Text
 from precision_plan.plan import UNKNOWN, Diagnostic, Origin, PrecisionPlan
+from precision_plan.plan.leftover import Leftover, LeftoverKind
 from precision_plan.plan.unknown import unknown
+
+__all__ = [
+    "NOTHING",
+    "Branch",
+    "Command",
+    "ImportedJob",
+    "Leftover",
+    "LeftoverKind",
+    "ScriptReading",
+    "Use",
+]
 
 NOTHING: Mapping[str, Text] = MappingProxyType({})
 
@@ -45,29 +57,6 @@ class Command:
     ray_env: Mapping[str, Text] | None = None
     branches: tuple[Branch, ...] = ()
     origin: Origin = UNKNOWN
-
-
-LeftoverKind = Literal[
-    "command",  # a command that is no launch and changes no setting
-    "substitution",  # its output is not known before it runs
-    "unset",  # a variable that nothing in the script sets
-    "syntax",  # what the shell's grammar does not allow
-    "source",  # a file that is not there, or whose name is not known
-    "unreached",  # a function that nobody calls, or text after exit
-    "word",  # a word of a launch that belongs to no option
-    "arguments",  # words that only whoever calls the script knows: "$@"
-    "limit",  # more branches, rounds or files than are followed
-]
-
-
-@dataclass(frozen=True, slots=True)
-class Leftover:
-    """Something that was read and not understood, or cannot be known; never dropped in silence."""
-
-    kind: LeftoverKind
-    text: str
-    origin: Origin
-    because: str = ""
 
 
 Use = Literal["launch", "read", "passed", "left"]

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from precision_plan.plan.diagnostic import Diagnostic
     from precision_plan.plan.fixes import Fixes
+    from precision_plan.plan.leftover import Leftover
     from precision_plan.plan.lowering import Lowering
     from precision_plan.plan.precision_plan import PrecisionPlan
 
@@ -60,7 +61,8 @@ class BaselineUse:
 class LintReport:
     """The findings over any number of files.
 
-    ``files`` were checked; ``skipped`` are YAML files in the folders that are no recipes.
+    ``files`` were checked; ``skipped`` are YAML files in the folders that are no recipes, and
+    scripts that start nothing. ``leftovers`` are what scripts say and nobody understood.
     ``diagnostics`` are those that count: what a ``baseline`` hides is told there.
     ``fixes`` tells what was fixed before, if anybody asked for that.
     """
@@ -73,6 +75,7 @@ class LintReport:
     skipped: tuple[str, ...] = ()
     baseline: BaselineUse | None = None
     fixes: Fixes | None = None
+    leftovers: tuple[Leftover, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

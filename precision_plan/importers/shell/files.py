@@ -27,7 +27,8 @@ def read_script_file(path: Path) -> bytes:
     """
     try:
         if not path.exists():
-            raise Unreadable("it does not exist")
+            broken = path.is_symlink()
+            raise Unreadable("it is a link that leads nowhere" if broken else "it does not exist")
         if not path.is_file():
             raise Unreadable("it is no regular file")
         size = path.stat().st_size

@@ -1,0 +1,145 @@
+"""Launch scripts: read without running them, turned into plans, checked on every way through."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from precision_plan.api.checking import Folders
+from precision_plan.compose.reading import display_path
+from precision_plan.plan import Because, Diagnostic, Origin
+from precision_plan.plan.codes import compose_diagnostic
+from precision_plan.plan.leftover import Leftover
+from precision_plan.rules import engine
+from precision_plan.rules.profiles import Profile
+from precision_plan.rules.suppress import suppress
+
+if TYPE_CHECKING:
+    from precision_plan.importers.jobs import Branch, ImportedJob
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptCheck:
+    """What there is to say about one script. ``jobs`` are its launches, one for each way."""
+
+    diagnostics: tuple[Diagnostic, ...]
+    jobs: tuple[ImportedJob, ...] = ()
+    leftovers: tuple[Leftover, ...] = ()
+    rules: int = 0
+    unchecked: Mapping[str, tuple[str, ...]] = {}
+
+    @property
+    def is_launch(self) -> bool:
+        """False for a script that starts nothing that is known here."""
+        return bool(self.jobs)
+
+
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    """The findings about one launch."""
+
+    job: ImportedJob
+    diagnostics: tuple[Diagnostic, ...]
+    rules: int
+    unchecked: Mapping[str, tuple[str, ...]]
+
+
+def check_script(
+    path: Path, profile: Profile, target: Mapping[str, str], folders: Folders
+) -> ScriptCheck:
+    """Read one script and check every launch in it; a file that cannot be read is a finding."""
+    from precision_plan.importers.declarations import declared_in
+    from precision_plan.importers.job_plan import jobs_of
+    from precision_plan.importers.shell.files import Unreadable, read_script_file
+    from precision_plan.importers.shell.reader import read_script
+    from precision_plan.importers.shell.suppressions import suppressions_of
+    from precision_plan.importers.texts import Source
+
+    shown = display_path(path)
+    try:
+        source = Source(shown, read_script_file(path))
+    except Unreadable as error:
+        return ScriptCheck((compose_diagnostic("PP010", f"{shown}: {error}", Origin(shown)),))
+    reading = read_script(source)
+    declared = declared_in(reading.sources)
+    jobs = jobs_of(reading, declared.over(target))
+    judged = [_judge(job, profile, folders) for job in jobs]
+    found = [*reading.diagnostics, *declared.diagnostics, *_together(judged)]
+    unchecked = _all_unchecked(judged)
+    kept = suppress(found, suppressions_of(reading.sources), unchecked)
+    if profile == "explore":
+        kept = tuple(diagnostic for diagnostic in kept if diagnostic.severity == "error")
+    leftovers = (*reading.leftovers, *(each for job in jobs for each in job.leftovers))
+    return ScriptCheck(
+        tuple(sorted(kept, key=Diagnostic.sort_key)),
+        jobs,
+        tuple(dict.fromkeys(leftovers)),
+        max((each.rules for each in judged), default=0),
+        unchecked,
+    )
+
+
+def _judge(job: ImportedJob, profile: Profile, folders: Folders) -> _Judged:
+    """Check a launch as each framework that it may be; what all of them say, is so."""
+    folder = folders.of(job.plan)
+    reports = [engine.check(plan, profile, checkpoint=folder) for plan in job.alternatives()]
+    first, others = reports[0], reports[1:]
+    said = [{(each.id, each.field) for each in report.diagnostics} for report in others]
+    shared = tuple(
+        each for each in first.diagnostics if all((each.id, each.field) in found for found in said)
+    )
+    unchecked: dict[str, tuple[str, ...]] = {}
+    for report in reports:
+        unchecked.update(report.unchecked)
+    return _Judged(job, (*job.diagnostics, *shared), first.checked, unchecked)
+
+
+def _all_unchecked(judged: Iterable[_Judged]) -> dict[str, tuple[str, ...]]:
+    found: dict[str, tuple[str, ...]] = {}
+    for each in judged:
+        for id, missing in each.unchecked.items():
+            found[id] = tuple(dict.fromkeys((*found.get(id, ()), *missing)))
+    return found
+
+
+_Key = tuple[str, str, Origin]
+
+
+def _together(judged: Sequence[_Judged]) -> list[Diagnostic]:
+    """Findings of all ways, each once; one that not every way has tells the way."""
+    found: dict[_Key, Diagnostic] = {}
+    ways: dict[_Key, list[ImportedJob]] = {}
+    for each in judged:
+        for diagnostic in each.diagnostics:
+            key = (diagnostic.id, diagnostic.message, diagnostic.origin)
+            found.setdefault(key, diagnostic)
+            ways.setdefault(key, []).append(each.job)
+    started = [each.job for each in judged]
+    return [
+        _with_way(diagnostic, _decisive(ways[key], started)) for key, diagnostic in found.items()
+    ]
+
+
+def _decisive(having: list[ImportedJob], started: list[ImportedJob]) -> tuple[Branch, ...]:
+    """The decisions that a finding depends on: those of its ways that not every way took.
+
+    Only launches at the same place are ways of one another.
+    """
+    places = {job.command.origin for job in having}
+    rest = [job for job in started if job.command.origin in places and job not in having]
+    if not rest:
+        return ()
+    shared = [
+        branch for branch in having[0].branches if all(branch in job.branches for job in having)
+    ]
+    decisive = [branch for branch in shared if any(branch not in job.branches for job in rest)]
+    return tuple(decisive or having[0].branches)
+
+
+def _with_way(diagnostic: Diagnostic, branches: tuple[Branch, ...]) -> Diagnostic:
+    if not branches:
+        return diagnostic
+    premises = tuple(Because(f"where {branch}", None, branch.origin) for branch in branches)
+    return replace(diagnostic, because=(*diagnostic.because, *premises))
