@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,7 +28,7 @@ class ScriptCheck:
     jobs: tuple[ImportedJob, ...] = ()
     leftovers: tuple[Leftover, ...] = ()
     rules: int = 0
-    unchecked: Mapping[str, tuple[str, ...]] = {}
+    unchecked: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def is_launch(self) -> bool:

@@ -98,6 +98,18 @@ def parameter(shell: Shell, name: str, world: World) -> Value:
     return variable.value
 
 
+def named(shell: Shell, node: Node, name: str, world: World) -> Part:
+    """A variable by its name, where the tree has no expansion; ``node`` is its ``$``."""
+    value = parameter(shell, name, world)
+    if isinstance(value, tuple):
+        value = value[0] if value else EMPTY
+    if value is None:
+        shell.leave("unset", node, f"nothing in the script sets {name}", text=name)
+        piece = Piece(f"${name}", shell.source, node.start_byte, False, False, name=name)
+        return Part((Text((piece._replace(split=True),)),), False)
+    return Part((value,), False)
+
+
 def _plain(
     shell: Shell, node: Node, world: World, value: Value, name: str, many: bool, quoted: bool
 ) -> Part:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
 from precision_plan.compose.comments import suppressions_in
@@ -23,7 +24,7 @@ def suppressions_of(sources: Iterable[Source]) -> tuple[Suppression, ...]:
     for source in sources:
         if _MARKER in source.data:
             text = source.data.decode("utf-8", "replace")
-            found += suppressions_in(text, source.file, lambda each=source: _spans(each))
+            found += suppressions_in(text, source.file, partial(_spans, source))
     return tuple(found)
 
 

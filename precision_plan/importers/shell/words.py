@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
@@ -42,9 +43,48 @@ def text(shell: Shell, node: Node, world: World, *, quoted: bool = False) -> Tex
 def words(shell: Shell, nodes: list[Node], world: World) -> list[Text]:
     """All words that the nodes expand to; one that vanishes is not there."""
     found: list[Text] = []
-    for node in nodes:
-        found.extend(_split(parts(shell, node, world, False)))
+    for group in _touching(nodes):
+        if len(group) == 1:
+            found.extend(_split(parts(shell, group[0], world, False)))
+        else:
+            found.extend(_split(_torn(shell, group, world)))
     return found
+
+
+def _touching(nodes: list[Node]) -> Iterator[list[Node]]:
+    """Nodes without white space between them are one word, though the grammar tears it."""
+    group: list[Node] = []
+    for node in nodes:
+        if group and group[-1].end_byte != node.start_byte:
+            yield group
+            group = []
+        group.append(node)
+    if group:
+        yield group
+
+
+def _torn(shell: Shell, group: list[Node], world: World) -> Iterator[Part]:
+    """A word that the grammar tears between ``$`` and the name: ``[0]*$DENSE+[1]*$MOE``."""
+    leaves: list[Node] = []
+    for node in group:
+        leaves.extend(node.children if node.type == "concatenation" else (node,))
+    bare: Node | None = None
+    for leaf in leaves:
+        if leaf.type == "$":
+            bare = leaf
+            continue
+        name = _NAME.match(text_of(leaf, shell.source)) if bare is not None else None
+        if bare is None or name is None:
+            yield from parts(shell, leaf, world, False)
+        else:
+            from precision_plan.importers.shell.parameters import named
+
+            yield named(shell, bare, name[0], world)
+            yield _literal(shell, leaf.start_byte + name.end(), leaf.end_byte, bare=True)
+        bare = None
+
+
+_NAME = re.compile(r"[A-Za-z_]\w*")
 
 
 def _split(parts: Iterator[Part]) -> Iterator[Text]:

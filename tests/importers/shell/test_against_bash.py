@@ -30,6 +30,11 @@ SNIPPETS = {
         EMPTY=()
         run a "${EMPTY[@]}" ${EMPTY[@]} b
     """,
+    "words that the grammar tears": """
+        N=3; M=4
+        ARGS=(--freq [0]*$N+[1]*$M --next x*$N*2 a=$N+b)
+        run "${ARGS[@]}" [0]*$N
+    """,
     "word splitting": """
         X="  a   b  c "
         run $X "$X" p${X}q "p${X}q"
