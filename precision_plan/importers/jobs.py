@@ -49,7 +49,8 @@ class Command:
     ``words[0]`` is the program's name. ``env`` are the exported variables of the shell at that
     moment, with assignments before the command (``X=1 python ...``) on top. ``exported_before``
     are the exports at the moment of ``ray start``, if the same script ran it before: the only way
-    by which a shell variable reaches a Ray job.
+    by which a shell variable reaches a Ray job. ``lost`` says that a file was not read that may set
+    what the words leave open.
     """
 
     words: tuple[Text, ...]
@@ -57,6 +58,7 @@ class Command:
     ray_env: Mapping[str, Text] | None = None
     branches: tuple[Branch, ...] = ()
     origin: Origin = UNKNOWN
+    lost: bool = False
 
 
 Use = Literal["launch", "read", "passed", "left"]

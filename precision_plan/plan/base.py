@@ -46,7 +46,7 @@ class Section(BaseModel):
         def __getattr__(self, name: str) -> Any:
             """Called for what the instance does not hold: a field that is not known, or no name."""
             if name in type(self).model_fields:
-                raise NotKnown(name)
+                raise NotKnown(f"{_section_name(type(self))}.{name}")
             return super().__getattr__(name)
 
     def unknown(self) -> Iterator[str]:
@@ -64,6 +64,17 @@ class Section(BaseModel):
         except ValidationError:
             return False
         return True
+
+
+@lru_cache(maxsize=64)
+def _section_name(section: type[Section]) -> str:
+    """Name of a section in the plan."""
+    from precision_plan.plan.precision_plan import PrecisionPlan  # it is built of sections
+
+    names = (
+        name for name, info in PrecisionPlan.model_fields.items() if info.annotation is section
+    )
+    return next(names, section.__name__.lower())
 
 
 @lru_cache(maxsize=512)

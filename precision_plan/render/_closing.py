@@ -23,9 +23,21 @@ def unchecked(rules: Mapping[str, Sequence[str]]) -> list[str]:
     """A sentence about the rules that could not speak; nothing if all of them could."""
     if not rules:
         return []
-    needs = sorted({_field(need) for missing in rules.values() for need in missing})
-    verb = "is" if len(needs) == 1 else "are"
-    return [f"{count(len(rules), 'rule')} not checked: {', '.join(needs)} {verb} not declared"]
+    needs = {need for missing in rules.values() for need in missing}
+    told = []
+    for fields, why in (
+        (sorted(_field(need) for need in needs if "." not in need), "not declared"),
+        (sorted(need for need in needs if "." in need), "not known before the launch"),
+    ):
+        if fields:
+            shown = fields[:_MOST_FIELDS]
+            if len(fields) > len(shown):
+                shown.append(f"{len(fields) - len(shown)} more")
+            told.append(f"{', '.join(shown)} {'is' if len(fields) == 1 else 'are'} {why}")
+    return [f"{count(len(rules), 'rule')} not checked: {'; '.join(told)}"]
+
+
+_MOST_FIELDS = 12
 
 
 def _field(need: str) -> str:
@@ -39,6 +51,9 @@ def notes(report: LintReport) -> list[str]:
         from precision_plan.render._fixes import fix_summary
 
         told.insert(0, fix_summary(report.fixes, len(report.diagnostics)))
+    if report.leftovers:
+        left = count(len(report.leftovers), "place")
+        told.append(f"{left} in scripts not understood: precision-plan import SCRIPT lists them")
     baseline = report.baseline
     if baseline is None:
         return told

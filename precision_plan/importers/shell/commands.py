@@ -212,6 +212,7 @@ def _run_file(
                 each.flow = None
         return after
     shell.leave("source", node, opened)
+    world.lost = True
     if missing and name.known and not name.assumed and _beside_the_script(name):
         _not_there(shell, node, name, world)
     return [world]

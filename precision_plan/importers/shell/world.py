@@ -52,7 +52,8 @@ class World:
     ``positional`` are ``$1``, ``$2`` ... of a function or of ``set --``; ``None`` at the top, where
     only the caller knows them. ``flow`` is set when the rest of a loop, function or script is
     skipped. ``files`` are texts that the script wrote to files, ``locals`` the names that
-    the function at work declared for itself.
+    the function at work declared for itself. ``lost`` says that a file which it sources was not
+    read: what is not set may have been set there.
     """
 
     variables: dict[str, Variable] = field(default_factory=dict)
@@ -66,6 +67,7 @@ class World:
     files: dict[str, Text] = field(default_factory=dict)
     ray_env: Mapping[str, Text] | None = None
     locals: frozenset[str] = frozenset()
+    lost: bool = False
 
     def copy(self) -> World:
         """A world that goes its own way from here."""
@@ -81,6 +83,7 @@ class World:
             dict(self.files),
             self.ray_env,
             self.locals,
+            self.lost,
         )
 
     def under(self, branch: Branch) -> World:
@@ -110,6 +113,7 @@ class World:
             and self.functions == other.functions
             and self.files == other.files
             and self.ray_env == other.ray_env
+            and self.lost == other.lost
         )
 
     def environment(self) -> dict[str, Text]:
