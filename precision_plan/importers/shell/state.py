@@ -73,7 +73,9 @@ class Shell:
         branches = world.branches
         if known is not None:
             branches = _shared(known.branches, branches)
-        self.commands[key] = Command(tuple(words), env, world.ray_env, branches, self.origin(node))
+        self.commands[key] = Command(
+            tuple(words), env, world.ray_env, branches, self.origin(node), world.lost
+        )
 
 
 def _shared(one: tuple[Branch, ...], other: tuple[Branch, ...]) -> tuple[Branch, ...]:
