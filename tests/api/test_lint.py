@@ -65,12 +65,12 @@ def test_a_group_file_is_no_complete_plan() -> None:
 
 
 def test_missing_and_foreign_paths(tmp_path: Path) -> None:
-    (tmp_path / "run.sh").write_text("echo\n")
-    report = lint([tmp_path / "nope", tmp_path / "run.sh"])
+    (tmp_path / "notes.txt").write_text("echo\n")
+    report = lint([tmp_path / "nope", tmp_path / "notes.txt"])
     assert [found.id for found in report.diagnostics] == ["PP010", "PP010"]
     assert exit_code(report.diagnostics) == 2
     assert "does not exist" in report.diagnostics[0].message
-    assert "does not end in .yaml" in report.diagnostics[1].message
+    assert "neither a recipe" in report.diagnostics[1].message
 
 
 @pytest.mark.parametrize("data", [b"\x00\x01\x02\xff", b"", b"- a\n", b"a: [\n", b"\xff\xfe"])
