@@ -105,6 +105,16 @@ def parser_of_any_version() -> Mapping[str, Option]:
     return MappingProxyType(found)
 
 
+@lru_cache(maxsize=1)
+def options_of_other_parsers() -> Mapping[str, Option]:
+    """Options that a training program has only if another package is installed."""
+    flags = (
+        flag for flag in (*megatron_flags(), *other_flags()) if flag.group in _SEPARATE_PARSERS
+    )
+    found = (option for flag in flags for option in spellings(flag))
+    return MappingProxyType({option.flag: option for option in found})
+
+
 def either(one: Option | None, other: Option) -> Option:
     """What takes the values of both; in everything else the first, newer one counts."""
     if one is None:

@@ -136,7 +136,7 @@ def _hides_option(word: Hidden, parsed: Parsed, index: int) -> bool:
     if "=" in word.before and word.before.startswith("-"):
         return False
     parsed.left.append(index)
-    if word.splits and word.opaque:
+    if word.opaque:
         parsed.open.append(index)
     return True
 

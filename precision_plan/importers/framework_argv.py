@@ -26,6 +26,7 @@ from precision_plan.facts.megatron_parser import (
     Kind,
     Option,
     either,
+    options_of_other_parsers,
     parser_at,
     parser_of_any_version,
     spellings,
@@ -75,7 +76,7 @@ def options_of(
     frameworks: tuple[str, ...], megatron_core: str | None, vllm: str | None
 ) -> Mapping[str, Option]:
     """What the parser of one of ``frameworks`` takes; a version that is not known may be any."""
-    found: dict[str, Option] = {}
+    found: dict[str, Option] = dict(options_of_other_parsers())
     for framework in frameworks:
         for flag, option in _options(framework, megatron_core, vllm or DEFAULT_VLLM).items():
             found[flag] = either(found.get(flag), option)

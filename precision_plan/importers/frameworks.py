@@ -57,7 +57,7 @@ def _narrowed(
         if engine in shown:
             left = tuple(each for each in candidates if engines.get(each) == engine)
             candidates = left or candidates
-    if shown & {"rl"}:
+    if "rl" in shown or launch.submit is not None:
         candidates = tuple(each for each in candidates if each in RL_FRAMEWORKS) or candidates
     path = launch.entry.shown.split("/")[:-1] if launch.entry is not None else ()
     named = tuple(each for each in candidates if each in path)

@@ -130,7 +130,7 @@ def runtime_env(found: JobEnv, read: JsonText, text: Text, place: str) -> None:
 def _readable(found: JobEnv, read: JsonText, text: Text, place: str) -> bool:
     if read.fault is not None:
         _broken(found, place, read.fault)
-    elif read.value is None and not text.known:
+    elif not isinstance(read.value, dict) and not text.known:
         why = f"what it stands for is more than a value, so that {place} is not known"
         found.leftovers.append(Leftover("arguments", " ".join(text.unknown), text.origin, why))
     elif not isinstance(read.value, dict):

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from difflib import get_close_matches
+from difflib import SequenceMatcher, get_close_matches
 from functools import lru_cache
 from typing import NamedTuple
 
 from precision_plan.facts.framework_behaviour import framework_behaviours
 from precision_plan.facts.frameworks import RL_FRAMEWORKS, engine_passthrough
 from precision_plan.facts.megatron import DEFAULT_VERSION
-from precision_plan.facts.megatron_parser import Option, other_flags
+from precision_plan.facts.megatron_parser import Option
 from precision_plan.importers.argv import Parsed, Problem
 from precision_plan.importers.findings import PROBLEM_CODES, why_unknown, why_unknown_to_vllm
 from precision_plan.importers.framework_argv import options_of
@@ -22,6 +22,7 @@ At = Callable[[int], Origin]
 """Where an argument was written, by its position."""
 
 _CLOSE = 0.9
+_MOST_LETTERS = 3
 
 
 class Reader(NamedTuple):
@@ -123,18 +124,8 @@ def _found(
     )
 
 
-@lru_cache(maxsize=1)
-def _of_other_parsers() -> frozenset[str]:
-    """Flags that Megatron's parser has only where another package is installed."""
-    return frozenset(
-        flag for row in other_flags() if "post_training" in (row.group or "") for flag in row.flags
-    )
-
-
 def _unknown(problem: Problem, reader: Reader, origin: Origin) -> Diagnostic | None:
     flag = problem.flag
-    if flag in _of_other_parsers():
-        return None
     if reader.complete:
         because, fix = why_unknown(flag, reader.megatron_core or DEFAULT_VERSION)
         return _found("PP901", problem, origin, because, fix)
@@ -164,5 +155,21 @@ def _close(flag: str, reader: Reader) -> tuple[str, bool] | None:
     if any(each and each.engine == "sglang" and flag.startswith(each.prefix) for each in engines):
         return None  # SGLang's own arguments are not catalogued
     options = reader.options()
-    close = get_close_matches(flag, options, n=1, cutoff=_CLOSE)
-    return (close[0], options[close[0]].field is not None) if close else None
+    plain = flag.replace("_", "-")
+    if plain not in options:
+        found = get_close_matches(plain, options, n=1, cutoff=_CLOSE)
+        plain = found[0] if found and _is_slip(plain, found[0]) else ""
+    return (plain, options[plain].field is not None) if plain else None
+
+
+def _is_slip(written: str, known: str) -> bool:
+    """True if a few letters differ; whole words or numbers more make another flag."""
+    changes = [
+        (written[a:b], known[c:d])
+        for kind, a, b, c, d in SequenceMatcher(None, written, known, False).get_opcodes()
+        if kind != "equal"
+    ]
+    letters = sum(max(len(one), len(other)) for one, other in changes)
+    return letters <= _MOST_LETTERS and not all(
+        (one + other).strip("-").isdigit() for one, other in changes
+    )

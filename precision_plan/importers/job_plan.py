@@ -96,6 +96,7 @@ class _Job:
     sections: dict[str, dict[str, Any]] = field(default_factory=dict)
     origins: dict[str, Origin] = field(default_factory=dict)
     unknown: set[str] = field(default_factory=set)
+    open: set[str] = field(default_factory=set)
     extra: dict[str, Any] = field(default_factory=dict)
     diagnostics: list[Diagnostic] = field(default_factory=list)
     leftovers: list[Leftover] = field(default_factory=list)
@@ -118,6 +119,9 @@ class _Job:
         argv, hidden = self._argv()
         parsed = parse(argv, reader.options(), hidden=hidden)
         self._take(parsed, argument_findings(parsed, reader, self.at), reader.complete)
+        if any(_is_filled(self.words[index]) for index in parsed.open):
+            fields = {option.field for option in reader.options().values() if option.field}
+            self.open = fields - set(parsed.values)
 
     def engine(self, reader: Reader) -> None:
         """The arguments of ``vllm serve``, and the model before them."""
@@ -134,7 +138,7 @@ class _Job:
     def _argv(self) -> tuple[list[str], dict[int, Hidden]]:
         argv = [word.shown for word in self.words]
         hidden = {
-            index: Hidden(_before(word), word.splits)
+            index: Hidden(_before(word), _splits(word))
             for index, word in enumerate(self.words)
             if not word.known
         }
@@ -167,13 +171,16 @@ class _Job:
         elif isinstance(value, tuple) and len(value) == 1 and takes(section, key, value[0]):
             self.set(name, value[0], self.at(index))  # one of a list, where the plan has one
         else:
-            self._extra(key, value, parsed, index)
+            self.unknown.add(name)
+            self.origins[name] = self.at(index)
+            why = f"{name} takes no such value"
+            self.leftovers.append(Leftover("word", str(value), self.at(index), why))
 
-    def _extra(self, dest: str, value: Any, parsed: Parsed, index: int | None = None) -> None:
+    def _extra(self, dest: str, value: Any, parsed: Parsed) -> None:
         """An argument that no plan field holds: by its dest, or its flag where the two differ."""
         if dest in parsed.unknown:
             value = _reference(value)
-        key, index = dest, parsed.indices.get(dest) if index is None else index
+        key, index = dest, parsed.indices.get(dest)
         if index is not None:
             written = self.words[index].shown.partition("=")[0]
             flag = written.lstrip("-")
@@ -270,8 +277,9 @@ class _Job:
         plan = Declared(outside, declared.origins).into(plan)
         unknown = self.unknown if len(candidates) == 1 else {*self.unknown, "software.framework"}
         return ImportedJob(
-            with_unknown(plan, sorted(unknown)),
+            with_unknown(plan, sorted(unknown | self.open)),
             candidates,
+            tuple(sorted(unknown)),
             tuple(self.diagnostics),
             tuple(self.leftovers),
             self.command,
@@ -312,6 +320,16 @@ def quoted_entrypoint(word: Text) -> Diagnostic:
         source=("ray@2.60.0:dashboard/modules/job/cli.py:300-304",),
         stage="run",
     )
+
+
+def _splits(word: Text) -> bool:
+    """True for a word that may be several: one that is nothing but an unknown piece."""
+    return word.splits and not any(piece.known and piece.text for piece in word.pieces)
+
+
+def _is_filled(word: Text) -> bool:
+    """True for the output of a command, which is hardly empty; a variable that is not set is."""
+    return any(not piece.known and not piece.name for piece in word.pieces)
 
 
 def _before(word: Text) -> str:

@@ -139,7 +139,7 @@ def _environment(found: FileJobs, env: JobEnv, declared: Declared, name: str) ->
     command = Command((literal(name),))
     found.jobs.append(
         ImportedJob(
-            plan, candidates, tuple(env.diagnostics), tuple(env.leftovers), command, ("launch",)
+            plan, candidates, (), tuple(env.diagnostics), tuple(env.leftovers), command, ("launch",)
         )
     )
 

@@ -14,7 +14,6 @@ from typing import Literal
 from precision_plan.importers.texts import Source, Text
 from precision_plan.plan import UNKNOWN, Diagnostic, Origin, PrecisionPlan
 from precision_plan.plan.leftover import Leftover, LeftoverKind
-from precision_plan.plan.unknown import unknown
 
 __all__ = [
     "NOTHING",
@@ -72,12 +71,14 @@ class ImportedJob:
 
     A field of ``plan`` may be not known (:mod:`precision_plan.plan.unknown`). ``candidates`` are
     the frameworks whose command line it may be; with more than one, the plan's framework is not
-    known. An environment without a launch has none, unless one is declared. ``uses`` says of each
-    word of the command what became of it.
+    known. An environment without a launch has none, unless one is declared. ``unknown`` are the
+    fields that are set to something not known; where a word may hold any arguments, the plan does
+    not know either what is not set. ``uses`` says of each word of the command what became of it.
     """
 
     plan: PrecisionPlan
     candidates: tuple[str, ...]
+    unknown: tuple[str, ...]
     diagnostics: tuple[Diagnostic, ...]
     leftovers: tuple[Leftover, ...]
     command: Command
@@ -87,11 +88,6 @@ class ImportedJob:
     def branches(self) -> tuple[Branch, ...]:
         """The decisions that lead to the launch."""
         return self.command.branches
-
-    @property
-    def unknown(self) -> tuple[str, ...]:
-        """Fields of the plan that are set to something that is not known."""
-        return tuple(unknown(self.plan))
 
     def alternatives(self) -> tuple[PrecisionPlan, ...]:
         """One plan for each framework that it may be; what all of them say, is so."""

@@ -80,7 +80,8 @@ def later(ctx: Context) -> Iterator[Finding]:
     Why:
         Ray expands ``$NAME`` in the values of env_vars one after the other, in the order of the
         object, against the environment so far. A name that comes later is not there yet: it
-        expands to nothing, or to what the machine had before.
+        expands to nothing, or to what the machine had before. (A later ``NAME: ${NAME}`` passes on
+        what the machine has, and makes no difference.)
 
     Bad:
         software: {framework: vime}
@@ -98,9 +99,9 @@ def later(ctx: Context) -> Iterator[Finding]:
         after = set(names[at + 1 :])
         for found in _REFERENCE.finditer(value):
             other = found[1] or found[2]
-            if other in after:
+            if other in after and variables[other] not in {f"${other}", f"${{{other}}}"}:
                 yield ctx.found(
-                    f"{name} refers to {other}, which is set after it: there it is empty",
+                    f"{name} refers to {other}, which is set after it and has no value yet",
                     f"env.all.{name}",
                     f"env.all.{other}",
                     fix=(set_to((f"env.all.{other}", variables[other]), also=f" before {name}"),),

@@ -360,7 +360,7 @@ def _read(shell: Shell, node: Node, world: World, found: list[Text]) -> list[Out
         name = re.match(r"\w*", word.shown)
         if name is not None and name[0].isidentifier():
             piece = Piece(f"${name[0]}", shell.source, node.start_byte, False, False)
-            world.set(name[0], Text((piece._replace(name=name[0]),)), None)
+            world.set(name[0], Text((piece,)), None)  # no name: it is not unset
     shell.leave("substitution", node, "what it reads is not known")
     return [(world, True)]
 
