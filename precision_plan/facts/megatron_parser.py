@@ -111,7 +111,7 @@ def options_of_other_parsers() -> Mapping[str, Option]:
     flags = (
         flag for flag in (*megatron_flags(), *other_flags()) if flag.group in _SEPARATE_PARSERS
     )
-    found = (option for flag in flags for option in spellings(flag))
+    found = (option._replace(choices=None) for flag in flags for option in spellings(flag))
     return MappingProxyType({option.flag: option for option in found})
 
 
