@@ -142,6 +142,7 @@ class _File:
         self.before = self.text = read_source(candidate.path, self.name)
         self.fixed: list[Fixed] = []
         self._refused: dict[tuple[object, ...], Unfixed] = {}
+        self._waiting: list[Unfixed] = []  # for an error to be resolved
         self._seen: dict[tuple[object, ...], Diagnostic] = {}
         self._last: _Judged | None = None
 
@@ -149,7 +150,8 @@ class _File:
     def unfixed(self) -> tuple[Unfixed, ...]:
         """Findings that are still there although they have a safe fix."""
         left = {_key(found) for found in self._last.diagnostics} if self._last else set()
-        return tuple(each for key, each in self._refused.items() if key in left)
+        refused = (each for key, each in self._refused.items() if key in left)
+        return (*refused, *self._waiting)
 
     def settle(self) -> None:
         """Fix until nothing is left to fix."""
@@ -250,7 +252,9 @@ class _File:
     def _tries(self, judged: _Judged) -> list[_Try]:
         """What may be tried: comments last to first, so that one by one the others stay put."""
         document = document_of(self.text, self.candidate.path, self.name)
+        errors = [each for each in judged.diagnostics if each.severity == "error"]
         found = []
+        self._waiting = []
         for diagnostic in judged.diagnostics:
             fix = diagnostic.safe_fix
             if fix is None or _key(diagnostic) in self._refused:
@@ -259,6 +263,10 @@ class _File:
                 if diagnostic.origin.file not in self.judge.names:
                     self._refuse(diagnostic, fix, f"{diagnostic.origin.file} was not given")
                 continue  # else it has a turn of its own
+            doubt = _doubt(diagnostic, errors)
+            if doubt is not None:
+                self._waiting.append(Unfixed(diagnostic, fix, doubt))
+                continue
             try:
                 changes = self._changes(diagnostic, fix, judged.origins, document)
             except CannotEdit as error:
@@ -287,6 +295,7 @@ class _File:
             return {}
         package = _package(document, self.candidate)
         changes: dict[str, object] = {}
+        renames = None in fix.edits.values()
         for field, value in fix.edits.items():
             if not f"{field}.".startswith(package):
                 raise CannotEdit(f"{field} is set outside of this file")
@@ -296,11 +305,37 @@ class _File:
                     continue  # nobody sets it
                 if origin.file != self.name:
                     raise CannotEdit(f"{field} is set in {origin}, which others may use")
+            if value is not None and renames and field in origins:
+                raise CannotEdit(f"{field} is set already in {origins[field]}")
             changes[field[len(package) :]] = value
         return changes
 
     def _refuse(self, diagnostic: Diagnostic, fix: Fix, why: str) -> None:
         self._refused[_key(diagnostic)] = Unfixed(diagnostic, fix, why)
+
+
+def _doubt(diagnostic: Diagnostic, errors: Iterable[Diagnostic]) -> str | None:
+    """Why a setting may have an effect after all: an error is about what it rests on.
+
+    Amax options have none without an FP8 format; but if the recipe asks for FP8 and the format is
+    what is missing, they will have one as soon as a person has written it. An error about what
+    goes away is none then.
+    """
+    if diagnostic.stage == "compose":
+        return None
+    edits = diagnostic.safe_fix.edits if diagnostic.safe_fix else {}
+    mine = _concerned(diagnostic) - {field for field, value in edits.items() if value is None}
+    for error in errors:
+        common = mine & _concerned(error)
+        if common and error is not diagnostic:
+            return f"{error.id} is an error about {min(common)}, to be resolved first"
+    return None
+
+
+def _concerned(diagnostic: Diagnostic) -> set[str]:
+    """Fields that a finding is about, rests on, or that a person would change to end it."""
+    fields = {diagnostic.field, *(premise.field for premise in diagnostic.because)}
+    return {*filter(None, fields), *(field for fix in diagnostic.fix for field in fix.edits)}
 
 
 _UNUSED = "PP021"
