@@ -24,7 +24,8 @@ class EnvVar(NamedTuple):
     the package, ``call`` of the code concerned, or ``start`` of the process; a variable that is
     read at import must be in the environment before the process starts. ``versions`` gives the
     version range per package; a package that is absent reads it in every known version.
-    ``exclusive`` says in words what the variable needs, forbids or is overruled by.
+    ``exclusive`` says in words what the variable needs, forbids or is overruled by. ``also``
+    names the further roles that read it in one framework.
     """
 
     name: str
@@ -39,6 +40,12 @@ class EnvVar(NamedTuple):
     versions: Mapping[str, VersionRange] = MappingProxyType({})
     exclusive: tuple[str, ...] = ()
     platforms: tuple[str, ...] | None = None
+    also: Mapping[str, tuple[str, ...]] = MappingProxyType({})
+
+    def roles_in(self, framework: str | None) -> frozenset[str]:
+        """The roles that read the variable in a framework; any framework's if it is unknown."""
+        further = self.also.values() if framework is None else [self.also.get(framework, ())]
+        return frozenset(self.roles).union(*further)
 
     def accepts(self, value: str) -> bool:
         """True unless the accepted values are listed and ``value`` is none of them."""

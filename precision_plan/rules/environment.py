@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from difflib import get_close_matches
 from functools import lru_cache
 from typing import Literal
 
-from precision_plan.facts.env_readers import env_readers
-from precision_plan.facts.env_vars import DeadName, dead_names, env_var, env_vars, is_secret
+from precision_plan.facts.env_vars import DeadName, dead_names, env_var, is_secret
 from precision_plan.facts.frameworks import RL_FRAMEWORKS, framework_env
-from precision_plan.facts.vllm_env_names import vllm_env_names
 from precision_plan.plan import Because, Fix
 from precision_plan.plan.environment import FIELD_VARIABLES, declared_env, env_text
 from precision_plan.plan.unknown import is_reference
@@ -112,17 +108,17 @@ def wrong_role(ctx: Context) -> Iterator[Finding]:
 
     Bad:
         software: {framework: vime}
-        env: {train_actor: {VLLM_USE_DEEP_GEMM_E8M0: "0"}}
+        env: {train_actor: {VLLM_MOE_USE_DEEP_GEMM: "0"}}
 
     Good:
         software: {framework: vime}
-        env: {rollout_engine: {VLLM_USE_DEEP_GEMM_E8M0: "0"}}
+        env: {rollout_engine: {VLLM_MOE_USE_DEEP_GEMM: "0"}}
     """
     for scope, name, value in declared(ctx):
         if scope not in _REACH or not name.startswith(_OWNERS):
             continue
         row = env_var(name)
-        if row is None or _REACH[scope].intersection(row.roles):
+        if row is None or _REACH[scope] & row.roles_in(ctx.target.framework):
             continue
         if scope == "driver" and name in _copied(ctx.target.framework or ""):
             continue
@@ -154,63 +150,6 @@ def _copied(framework: str) -> frozenset[str]:
         for row in framework_env(framework)
         if row.how == "default" and not row.name.startswith("VLLM_")
     )
-
-
-@rule(
-    "PP603",
-    "variable-name-misspelt",
-    "warning",
-    stage="run",
-    source=("vllm@0.33.0:vllm/platforms/interface.py:1457-1470", "gpustack/gpustack#5556"),
-)
-def misspelt(ctx: Context) -> Iterator[Finding]:
-    """A variable has a name that nothing reads, and a known one differs by a letter or two.
-
-    Why:
-        Nobody rejects an unknown variable: Transformer Engine and the frameworks never notice,
-        vLLM logs a line among many. Names that Kubernetes injects for services
-        (``VLLM_X_SERVICE_HOST``, ``VLLM_X_PORT_80_TCP``) and names that resemble nothing are
-        left alone.
-
-    Bad:
-        env: {all: {NVTE_FP8_BLOCK_SCALING_FP32_SCALE: "1"}}
-
-    Good:
-        training: {bf16: true, fp8_format: e4m3, fp8_recipe: blockwise}
-        env: {all: {NVTE_FP8_BLOCK_SCALING_FP32_SCALES: "1"}}
-    """
-    for scope, name, value in declared(ctx, "shell"):
-        if not name.startswith(_OWNERS) or _is_known(name) or value.startswith("tcp://"):
-            continue
-        close = _closest(name)
-        if close is not None:
-            yield ctx.found(
-                f"nothing reads {name}; did you mean {close}?",
-                f"env.{scope}.{name}",
-                fix=(set_to((f"env.{scope}.{close}", value), (f"env.{scope}.{name}", None)),),
-            )
-
-
-def _is_known(name: str) -> bool:
-    return (
-        env_var(name) is not None
-        or name in dead_names()
-        or name in vllm_env_names()
-        or bool(env_readers(name))
-    )
-
-
-_SERVICE = re.compile(r"_SERVICE_(HOST|PORT)(_\w+)?$|_PORT_\d+_(TCP|UDP|SCTP)(_\w+)?$")
-"""What Kubernetes adds to a process for each service."""
-
-
-@lru_cache(maxsize=1024)
-def _closest(name: str) -> str | None:
-    if _SERVICE.search(name):
-        return None
-    names = {*env_vars(), *vllm_env_names()}
-    close = get_close_matches(name, sorted(names), n=1, cutoff=0.9)
-    return close[0] if close else None
 
 
 @rule(
@@ -390,7 +329,6 @@ def empty(ctx: Context) -> Found:
 RULES: tuple[Rule, ...] = (
     variable_and_field,
     wrong_role,
-    misspelt,
     without_a_reader,
     overwritten,
     secret,

@@ -266,17 +266,17 @@ _QWEN35 = frozenset({"qwen3_5", "qwen3_5_moe", "qwen3_5_text", "qwen3_5_moe_text
     "qwen35-scales-ruined-by-deep-gemm",
     "warning",
     stage="run",
-    source=("vllm@0.19.0:vllm/utils/deep_gemm.py:27-28", "vllm-project/vllm#38083"),
+    source=("vllm@0.18.1:vllm/utils/deep_gemm.py:26-29", "vllm-project/vllm#38083"),
     needs=("gpu", "vllm"),
     hardware="compute capability 10.x",
 )
 def qwen35(ctx: Context) -> Found:
-    """Before vLLM 0.19 DeepGEMM ruins block-FP8 Qwen3.5 on Blackwell.
+    """Before vLLM 0.18.1 DeepGEMM ruins block-FP8 Qwen3.5 on Blackwell.
 
     Why:
         On Blackwell DeepGEMM takes power-of-two scales, so FP32 block scales are rounded when
         they are loaded. Qwen3.5 does not survive that: its answers degrade without an error.
-        vLLM leaves DeepGEMM out for these models by itself since 0.19.0.
+        vLLM leaves DeepGEMM out for these models by itself since 0.18.1.
 
     Bad:
         software: {framework: vllm, vllm: 0.18.0}
@@ -287,7 +287,7 @@ def qwen35(ctx: Context) -> Found:
             {quant_method: fp8, activation_scheme: dynamic, weight_block_size: [128, 128]}
 
     Good:
-        software: {framework: vllm, vllm: 0.19.0}
+        software: {framework: vllm, vllm: 0.18.1}
         hardware: {gpu: b200}
         model: {hf_model_type: qwen3_5_moe}
         checkpoint:
