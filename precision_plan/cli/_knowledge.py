@@ -9,7 +9,8 @@ from typing import Any
 
 from precision_plan.cli._concerns import rule_rows
 from precision_plan.cli._engine_values import value_rows
-from precision_plan.cli._variables import engine_only_card, reader_rows, way_rows
+from precision_plan.cli._variables import engine_only_card, listed_card, reader_rows, way_rows
+from precision_plan.facts.env_names import listed_names
 from precision_plan.facts.env_vars import DeadName, EnvVar, dead_names, env_vars
 from precision_plan.facts.frameworks import RL_FRAMEWORKS, FrameworkFlag, framework_flags
 from precision_plan.facts.megatron import MegatronFlag, megatron_flags
@@ -53,6 +54,7 @@ def known_names() -> Iterator[str]:
         yield from (argument.flag, argument.field)
     yield from env_vars()
     yield from vllm_env_names()
+    yield from listed_names()
     yield from dead_names()
 
 
@@ -179,7 +181,7 @@ def _variable_cards(subject: str) -> Iterator[Card]:
     for name in sorted(names):
         if (variable := env_vars().get(name)) is not None:
             yield _variable_card(variable)
-        elif (card := engine_only_card(name)) is not None:
+        elif (card := engine_only_card(name) or listed_card(name)) is not None:
             yield card
         if (dead := dead_names().get(name)) is not None:
             yield _dead_card(dead)
@@ -194,13 +196,14 @@ def _variable_card(variable: EnvVar) -> Card:
     rows += [(package, str(span)) for package, span in variable.versions.items()]
     rows += [
         ("in", ", ".join(variable.roles)),
+        *((f"in {name}", f"{', '.join(roles)}, too") for name, roles in variable.also.items()),
         ("read at", {"import": "import of the package", "start": "start of the process"}.get(
             variable.read, "each use")),
         ("takes", ", ".join(variable.values) if variable.values else variable.type or "any text"),
         ("default", variable.default or "none"),
     ]  # fmt: skip
     rows += reader_rows(variable.name)
-    rows += way_rows(variable)
+    rows += way_rows(variable.name, variable.roles)
     rows += [("mind", text) for text in variable.exclusive]
     rows.append(("source", variable.source))
     names = (variable.name, *([field] if field else []))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
+from precision_plan.facts.env_names import env_name, package_roles
 from precision_plan.facts.env_readers import PLAIN, EnvReader, env_readers, read_as
-from precision_plan.facts.env_vars import EnvVar
 from precision_plan.facts.framework_behaviour import env_precedence
 from precision_plan.facts.frameworks import RL_FRAMEWORKS, framework_env
 from precision_plan.facts.vllm_env_names import vllm_env_names, vllm_span
@@ -38,18 +38,38 @@ def _spellings(reader: EnvReader) -> str:
     return ", ".join(shown)
 
 
-def way_rows(variable: EnvVar) -> Iterator[tuple[str, str]]:
+def way_rows(name: str, roles: Collection[str]) -> Iterator[tuple[str, str]]:
     """Through which layers a value gets to each role that reads it, and who changes it there."""
     for role, row in env_precedence().items():
-        if role in variable.roles:
+        if role in roles:
             yield f"way to {role}", " < ".join(row.layers)
             if row.note:
                 yield "note", row.note
     for framework in RL_FRAMEWORKS:
         for entry in framework_env(framework):
-            if entry.name == variable.name:
+            if entry.name == name:
                 does = "removes it" if entry.value is None else f"sets {entry.value}"
                 yield framework, f"{does} ({entry.how}) in {', '.join(entry.roles)}"
+
+
+def listed_card(name: str) -> Card | None:
+    """The card of a variable of which no more is known than the place that reads it."""
+    listed = env_name(name)
+    if listed is None:
+        return None
+    span = "" if listed.versions.is_open else f" {listed.versions}"
+    roles = package_roles()[listed.package]
+    rows = [
+        ("read by", f"{listed.package}{span}"),
+        ("in", ", ".join(roles)),
+        ("takes", listed.type or "not known"),
+    ]
+    if listed.default is not None:
+        rows.append(("default", listed.default))
+    rows += [row for row in reader_rows(name) if row[0] != "unset is"]
+    rows += way_rows(name, roles)
+    rows.append(("source", listed.source))
+    return Card(name, "environment variable", tuple(rows), (name,))
 
 
 def engine_only_card(name: str) -> Card | None:

@@ -8,12 +8,15 @@ reader, off for the next, and a ``ValueError`` for a third.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 from precision_plan.facts._load import record, table
+from precision_plan.facts.env_names import env_name
+from precision_plan.facts.env_vars import env_var
 from precision_plan.facts.versions import EVERY_VERSION, VersionRange
 
 
@@ -75,6 +78,33 @@ def _text(change: Callable[[str], Any]) -> Callable[[str], Reading]:
     return lambda text: Reading("value", change(text))
 
 
+_C_NUMBER = re.compile(r"[ \t-\r]*([+-]?)(0[xX][0-9a-fA-F]+|[0-9]+)?")
+STRTOLL = "strtoll(x)"
+"""NCCL's reader: C's strtoll in base 0, which takes what does not begin with a number for 0."""
+
+
+def _strtoll(text: str) -> Reading:
+    if not text:
+        return _UNSET
+    sign, digits = _C_NUMBER.match(text).groups()  # type: ignore[union-attr]
+    if digits is None:
+        return Reading("value", 0)
+    if digits[0] == "0" and digits[1:2] not in {"x", "X"}:
+        octal = re.match(r"[0-7]+", digits)
+        value = int(octal.group(), 8) if octal else 0
+    else:
+        value = int(digits, 0)
+    value = -value if sign == "-" else value
+    return Reading("value", value) if -(2**63) <= value < 2**63 else _UNSET
+
+
+_SGLANG_SWITCH = (
+    "{'true': True, '1': True, 'yes': True, 'y': True, "
+    "'false': False, '0': False, 'no': False, 'n': False}.get(x.lower())"
+)
+_SGLANG_TEXTS = {"true", "1", "yes", "y", "false", "0", "no", "n"}
+
+
 _READERS: Mapping[str, Callable[[str], Reading]] = MappingProxyType(
     {
         "bool(int(x))": _of_number(bool),
@@ -93,6 +123,15 @@ _READERS: Mapping[str, Callable[[str], Reading]] = MappingProxyType(
         "{'1': True, '0': False}.get(x.strip())": lambda text: (
             _switch(text.strip() == "1") if text.strip() in {"0", "1"} else _UNSET
         ),
+        _SGLANG_SWITCH: lambda text: (
+            _switch(text.lower() in {"true", "1", "yes", "y"})
+            if text.lower() in _SGLANG_TEXTS
+            else _UNSET
+        ),
+        "x.upper() in ('1', 'ON', 'YES', 'TRUE')": lambda text: _switch(
+            text.upper() in {"1", "ON", "YES", "TRUE"}
+        ),
+        STRTOLL: _strtoll,
         "x": _text(str),
         "path": _text(str),
         "x.lower()": _text(str.lower),
@@ -130,8 +169,18 @@ def reader_names() -> tuple[str, ...]:
 
 @lru_cache(maxsize=512)
 def env_readers(name: str) -> tuple[EnvReader, ...]:
-    """The places that read a variable, by package and version."""
-    return tuple(record(EnvReader, row) for row in _by_name().get(name, ()))
+    """The places that read a variable, by package and version.
+
+    A variable of which no more is known than its name is read as ``facts.env_names`` says, in
+    every release that has it.
+    """
+    rows = _by_name().get(name)
+    if rows is not None:
+        return tuple(record(EnvReader, row) for row in rows)
+    listed = None if env_var(name) is not None else env_name(name)
+    if listed is None or listed.reads is None:
+        return ()
+    return (EnvReader(name, listed.package, listed.reads, listed.source, listed.default),)
 
 
 _LOOKS_ON, _LOOKS_OFF = {"true", "yes", "on"}, {"false", "no", "off"}
@@ -143,6 +192,10 @@ def misread(reader: EnvReader, text: str) -> str | None:
     if reading.kind == "error":
         return f"is refused by {reader.reads}"
     low = text.strip().lower()
+    if reader.reads == STRTOLL and reading.kind == "value":
+        whole = _C_NUMBER.fullmatch(text.rstrip()) and low not in {"", "+", "-"}
+        meant_off = low in _LOOKS_OFF and reading.value == 0
+        return None if whole or meant_off else f"reads as {reading.value}: {reader.reads}"
     number = low.isascii() and low.isdigit()
     looks_on = low in _LOOKS_ON or (number and int(low) > 0)
     if looks_on and reading.kind in {"off", "unset"}:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from precision_plan.facts.env_readers import PLAIN, EnvReader, env_readers, misread
+from precision_plan.facts.env_readers import PLAIN, STRTOLL, EnvReader, env_readers, misread
 from precision_plan.facts.env_vars import EnvVar, env_var, is_secret
 from precision_plan.facts.transformer_engine import block_scale_rows, te_recipes
 from precision_plan.plan import Because
@@ -97,6 +97,8 @@ def block_scales(ctx: Context) -> Found:
         f"{_TE_RECIPES}:302-566",
         f"{_VLLM_ENVS}:401-443",
         "radixark/miles@0208b9a7:miles/utils/fused_nvfp4_qdq.py",
+        "NVIDIA/nccl@v2.30.7-1:src/misc/param.cc:93-102",
+        "sglang@0.5.23:sglang/srt/environ.py:65-135",
     ),
 )
 def value_refused(ctx: Context) -> Iterator[Finding]:
@@ -106,8 +108,10 @@ def value_refused(ctx: Context) -> Iterator[Finding]:
         Each switch has a reader of its own. Transformer Engine's recipes compare with the text
         ``1``: ``true``, ``yes`` and ``2`` are off; its attention switches and most of vLLM's go
         through int(), so that ``true`` ends the process; vLLM's ROCm switches take ``true`` and
-        ``1``. Choices such as the 4over6 scope are compared letter by letter. The finding names
-        the expression that reads the value, for the declared version of the package.
+        ``1``. NCCL takes ``true`` for the number 0 and ``4M`` for 4 without a word, SGLang falls
+        back to the default for ``on``. Choices such as the 4over6 scope are compared letter by
+        letter. The finding names the expression that reads the value, for the declared version of
+        the package.
 
     Bad:
         env: {train_actor: {NVTE_NVFP4_4OVER6: inputs}}
@@ -151,7 +155,9 @@ def _complaint(ctx: Context, name: str, value: str) -> _Complaint | None:
             return None
         text, reader = texts[0]
         values = reader.choices or (row.values if row and row.values else ("0", "1"))
+        word = value.lower() in _TRUE | _FALSE
         number = reader.reads in {"int(x)", "float(x)", "json.loads(x)"}
+        number = number or (reader.reads == STRTOLL and not word)
         unlisted = number and (row is None or row.values is None)
         meant = () if unlisted else values
         if reader.choices:

@@ -43,6 +43,18 @@ def test_a_name_that_only_the_engine_declares() -> None:
     assert found["read by"] == "vllm" and "envs.py" in found["source"]
 
 
+def test_a_name_that_is_only_listed() -> None:
+    found = dict(rows("NCCL_IB_RETRY_CNT"))
+    assert found["read by"] == "nccl" and found["takes"] == "int" and found["default"] == "7"
+    assert found["in"] == "train_actor, rollout_engine, vllm_worker"
+    assert found["spellings"] == "1: 1, 0: 0, true: 0, false: 0, yes: 0, 2: 2, empty: unset"
+    assert found["way to vllm_worker"] == "raylet < job_runtime_env < engine"
+
+
+def test_further_roles_by_framework() -> None:
+    assert ("in vime", "train_actor, too") in rows("VLLM_USE_DEEP_GEMM_E8M0")
+
+
 @pytest.mark.parametrize("name", ["VLLM_ENGINE_READY_TIMEOUT", "VLLM_REQUEST_BODY_LOGLEVEL"])
 def test_near_miss(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain", name]) == 2

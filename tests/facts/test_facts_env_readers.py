@@ -1,11 +1,13 @@
 """Readers of environment variables: each against its own Python expression."""
 
 import ast
+import ctypes
 import json
 import os
 
 import pytest
 
+from precision_plan.facts.env_names import listed_names
 from precision_plan.facts.env_readers import (
     EnvReader,
     env_readers,
@@ -16,6 +18,7 @@ from precision_plan.facts.env_readers import (
 from precision_plan.facts.env_vars import env_var
 from precision_plan.facts.vllm_env_names import declared_names
 
+C_NUMBERS = ("08", "017", "0x", "0X1f", "-0x10", "--1", "4M", "\t7", "9" * 19, "-9" + "9" * 19)
 NUMBERS = ("", " ", "0", "1", "2", "-1", "+1", " 1", "1 ", "01", "1_0", "1.5", "1e3", "0x1", "1\n")
 WORDS = (
     "true",
@@ -32,10 +35,21 @@ WORDS = (
     "none",
 )
 OTHERS = ("a,b", "{}", "[1]", "nan", "inf", "\u0661", "auto", "MAE", "fp8", "spawn", "Debug")
-TEXTS = (*NUMBERS, *WORDS, *OTHERS)
-EVERY = [reader for name in reader_names() for reader in env_readers(name)]
+TEXTS = (*C_NUMBERS, *NUMBERS, *WORDS, *OTHERS)
+EVERY = [reader for name in (*reader_names(), *listed_names()) for reader in env_readers(name)]
 CLASSES = sorted({(reader.reads, reader.choices) for reader in EVERY})
-ALLOWED = {"bool": bool, "int": int, "float": float, "json": json, "os": os}
+LIBC = ctypes.CDLL(None, use_errno=True)
+LIBC.strtoll.restype = ctypes.c_longlong
+
+
+def strtoll(text: str) -> int | None:
+    """What NCCL makes of a text, by the C library itself; ``None``: as if it were not set."""
+    ctypes.set_errno(0)
+    value = LIBC.strtoll(text.encode(), None, 0)
+    return None if not text or ctypes.get_errno() else int(value)
+
+
+ALLOWED = {"strtoll": strtoll, "bool": bool, "int": int, "float": float, "json": json, "os": os}
 
 OF_THEIR_OWN = {
     "VLLM_FLASHINFER_AUTOTUNE_SKIP_OPS",
@@ -121,6 +135,12 @@ def test_switches_of_vllm_0_33_have_readers() -> None:
         ("VLLM_FLOAT32_MATMUL_PRECISION", "HIGH", "value"),
         ("VLLM_WORKER_MULTIPROC_METHOD", "Spawn", "error"),
         ("OPEN_TRAINING_INT4_FAKE_QAT_FLAG", "yes", "off"),
+        ("NCCL_IB_DISABLE", "true", "value"),
+        ("SGLANG_USE_MODELSCOPE", "Y", "on"),
+        ("SGLANG_ENABLE_JIT_DEEPGEMM", "on", "unset"),
+        ("RAY_LOG_TO_DRIVER", "yes", "off"),
+        ("TORCH_NCCL_BLOCKING_WAIT", "on", "error"),
+        ("HF_HUB_DISABLE_TELEMETRY", "on", "on"),
     ],
 )
 def test_known_readings(name: str, text: str, kind: str) -> None:
@@ -135,3 +155,12 @@ def test_misread_says_how() -> None:
     (engine,) = env_readers("VLLM_USE_DEEP_GEMM")
     assert misread(engine, "2") is None
     assert misread(engine, "true") == "is refused by bool(int(x))"
+
+
+def test_nccl_takes_words_for_zero() -> None:
+    (reader,) = env_readers("NCCL_IB_DISABLE")
+    assert reader.package == "nccl"
+    assert misread(reader, "true") == "reads as 0: strtoll(x)"
+    assert misread(reader, "4M") == "reads as 4: strtoll(x)"
+    for text in ("0", "1", "-1", " 2 ", "0x10", "false", ""):
+        assert misread(reader, text) is None, text
