@@ -8,7 +8,7 @@ from precision_plan.plan.serving import Env
 
 
 def test_roles_are_those_of_the_plan() -> None:
-    assert set(ROLES) == set(Env.model_fields) - {"all"}
+    assert set(ROLES) == set(Env.model_fields) - {"all", "shell"}
     for variable in env_vars().values():
         assert variable.roles and set(variable.roles) <= set(ROLES), variable.name
         assert variable.read in {"import", "call", "start"}
