@@ -12,6 +12,7 @@ from precision_plan.compose.reading import display_path, is_folder
 from precision_plan.plan import CheckpointFiles, Diagnostic, PrecisionPlan
 from precision_plan.plan.codes import is_broken_input
 from precision_plan.plan.given_target import with_target
+from precision_plan.plan.unknown import known
 from precision_plan.rules import engine
 from precision_plan.rules.profiles import PROFILES, Profile
 from precision_plan.rules.suppress import suppress
@@ -74,10 +75,10 @@ class Folders:
         A relative path is looked for below ``launch.working_dir``, then below the current folder.
         A path that leads to no folder is unknown: it lies on the cluster, or names a repository.
         """
-        named = plan.checkpoint.hf_checkpoint
+        named = known(plan.checkpoint, "hf_checkpoint")
         if not named or "\0" in named:
             return None
-        for start in (plan.launch.working_dir or "", ""):
+        for start in (known(plan.launch, "working_dir") or "", ""):
             path = Path(start, named)
             if is_folder(path):
                 return self.at(path)

@@ -12,7 +12,7 @@ from precision_plan.compose.reading import display_path
 from precision_plan.plan import Because, Diagnostic, Origin
 from precision_plan.plan.codes import compose_diagnostic
 from precision_plan.plan.leftover import Leftover
-from precision_plan.rules import engine
+from precision_plan.rules.alternatives import check_alternatives
 from precision_plan.rules.profiles import Profile
 from precision_plan.rules.suppress import suppress
 
@@ -83,17 +83,9 @@ def check_script(
 
 def _judge(job: ImportedJob, profile: Profile, folders: Folders) -> _Judged:
     """Check a launch as each framework that it may be; what all of them say, is so."""
-    folder = folders.of(job.plan)
-    reports = [engine.check(plan, profile, checkpoint=folder) for plan in job.alternatives()]
-    first, others = reports[0], reports[1:]
-    said = [{(each.id, each.field) for each in report.diagnostics} for report in others]
-    shared = tuple(
-        each for each in first.diagnostics if all((each.id, each.field) in found for found in said)
-    )
-    unchecked: dict[str, tuple[str, ...]] = {}
-    for report in reports:
-        unchecked.update(report.unchecked)
-    return _Judged(job, (*job.diagnostics, *shared), first.checked, unchecked)
+    report = check_alternatives(job.alternatives(), profile, folders.of(job.plan))
+    found = (*job.diagnostics, *report.diagnostics)
+    return _Judged(job, found, report.checked, report.unchecked)
 
 
 def _all_unchecked(judged: Iterable[_Judged]) -> dict[str, tuple[str, ...]]:

@@ -8,6 +8,8 @@ from precision_plan.importers.declarations import Declared
 from precision_plan.importers.job_plan import job_of
 from precision_plan.importers.jobs import Command, ImportedJob
 from precision_plan.importers.texts import Piece, Source, Text, literal
+from precision_plan.plan.unknown import NotKnown
+from precision_plan.rules.alternatives import check_alternatives
 
 
 def words(line: str) -> tuple[Text, ...]:
@@ -18,7 +20,7 @@ def words(line: str) -> tuple[Text, ...]:
         if "$" in word:
             before, dollar, rest = word.partition("$")
             pieces = [Piece(before, source, at)] if before else []
-            unknown = Piece(dollar + rest, source, at + len(before), known=False, split=True)
+            unknown = Piece(dollar + rest, source, at + len(before), False, split=True, name=rest)
             found.append(Text((*pieces, unknown)))
         elif word:
             found.append(literal(word, source, at))
@@ -198,3 +200,30 @@ def test_an_entrypoint_in_quotes() -> None:
     assert found is not None
     assert [each.id for each in found.diagnostics] == ["PP909"]
     assert found.plan.training.bf16 is True
+
+
+def test_arguments_from_a_command_leave_nothing_known_to_be_absent() -> None:
+    """``$(python args.py)`` is hardly empty; an unset variable is, unless somebody sets it."""
+    line = "python3 train.py --rollout-batch-size 8 --bf16"
+    source = Source("run.sh", b"$(x)")
+    output = Text((Piece("$(x)", source, 0, known=False, split=True),))
+    found = job_of(Command((*words(line), output)))
+    assert found is not None
+    assert found.unknown == ("software.framework",)
+    assert found.plan.training.bf16 is True
+    for plan in found.alternatives():
+        with pytest.raises(NotKnown):
+            plan.training.moe_grouped_gemm  # noqa: B018
+    report = check_alternatives(found.alternatives())
+    assert not report.diagnostics
+    assert len(report.unchecked) > 100
+    unset = job(f"{line} $X")
+    assert unset.plan.training.moe_grouped_gemm is None
+
+
+def test_a_value_that_the_plan_does_not_take_is_not_known() -> None:
+    found = job(f"{MEGATRON} --num-layers 0")
+    assert found.unknown == ("model.num_layers",)
+    assert [(each.text, each.because) for each in found.leftovers] == [
+        ("0", "model.num_layers takes no such value")
+    ]
