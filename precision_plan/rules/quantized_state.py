@@ -1,8 +1,9 @@
-"""PP135, PP184, PP186, PP192 and PP193: formats of parameters, optimizer state and checkpoints."""
+"""PP135, PP184, PP186, PP192, PP193, PP560: formats of parameters, of state, of checkpoints."""
 
 from __future__ import annotations
 
 from precision_plan.facts.frameworks import RL_FRAMEWORKS
+from precision_plan.facts.versions import VersionRange
 from precision_plan.rules.base import Context, Found, Rule, rule, set_to
 from precision_plan.rules.sources import core, megatron
 
@@ -247,10 +248,68 @@ def resumed_state(ctx: Context) -> Found:
     )
 
 
+OPT_IN = "NVTE_ALLOW_UNSAFE_PICKLE_EXTRA_STATE"
+"""Lets Transformer Engine load the pickled state of delayed scaling."""
+
+
+@rule(
+    "PP560",
+    "delayed-state-is-not-loaded",
+    "warning",
+    stage="run",
+    source=(
+        "transformer-engine@2.18.0:transformer_engine/pytorch/_extra_state.py",
+        "transformer-engine@2.20.2:transformer_engine/pytorch/_extra_state.py:98-110",
+        "transformer-engine@2.20.2:transformer_engine/pytorch/module/base.py:1428-1435",
+    ),
+    versions={"transformer_engine": VersionRange("2.18.0")},
+)
+def delayed_state(ctx: Context) -> Found:
+    """A run with delayed scaling cannot resume its own checkpoint.
+
+    Why:
+        Delayed scaling saves amax histories and scales as a Python pickle beside the weights.
+        From 2.18 on Transformer Engine refuses to load one, because a pickle can run code: the
+        run starts, saves, and stops with a RuntimeError when it is started again. Allow it for
+        checkpoints that you trust, or train with a recipe that keeps no state.
+
+    Bad:
+        software: {framework: megatron-lm, megatron_core: 0.16.1, transformer_engine: 2.18.0}
+        training: {bf16: true, fp8_format: hybrid, fp8_recipe: delayed}
+        checkpoint: {load: checkpoints/run, save: checkpoints/run}
+
+    Good:
+        software: {framework: megatron-lm, megatron_core: 0.16.1, transformer_engine: 2.18.0}
+        training: {bf16: true, fp8_format: hybrid, fp8_recipe: delayed}
+        checkpoint: {load: checkpoints/run, save: checkpoints/run}
+        env: {train_actor: {NVTE_ALLOW_UNSAFE_PICKLE_EXTRA_STATE: "1"}}
+    """
+    args, checkpoint = ctx.args, ctx.plan.checkpoint
+    if args.fp8 is None or args.fp8_recipe != "delayed" or ctx.plan.training.fp4_format:
+        return None
+    if checkpoint.load is None or checkpoint.save is None or ctx.extra("finetune"):
+        return None
+    if checkpoint.load.rstrip("/") != checkpoint.save.rstrip("/") or ctx.env(OPT_IN) == "1":
+        return None
+    return ctx.found(
+        f"{checkpoint.load} is saved with the pickled state of delayed scaling, and Transformer "
+        f"Engine {ctx.target.package('transformer_engine')} refuses to load it",
+        "checkpoint.load",
+        "checkpoint.save",
+        "training.fp8_recipe",
+        "software.transformer_engine",
+        fix=(
+            set_to((f"env.train_actor.{OPT_IN}", "1"), also=" (for checkpoints that you trust)"),
+            set_to(("training.fp8_recipe", "tensorwise")),
+        ),
+    )
+
+
 RULES: tuple[Rule, ...] = (
     fp8_memory,
     bf16_state,
     layerwise_fp8_parameters,
     stateless_extra_state,
     resumed_state,
+    delayed_state,
 )
