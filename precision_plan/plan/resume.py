@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from precision_plan.facts.resume import ResumeEffect, resume_effects
+from precision_plan.facts.versions import is_version
 from precision_plan.plan.snapshot import Snapshot
 
 _MOMENTS = ("Adam first moment", "Adam second moment")
@@ -42,7 +43,7 @@ def resume(locked: Snapshot, today: Snapshot) -> Iterator[Resumed]:
     """What changed formats do to the state that was saved under ``locked``."""
     before, after = _tensors(locked), _tensors(today)
     yield from _weights(before, after)
-    yield from _delayed(_recipe(locked), _recipe(today))
+    yield from _delayed(_recipe(locked), _recipe(today), _refuses(today))
     no_optimizer = today.plan.get("checkpoint", {}).get("no_load_optim") is True
     if no_optimizer or _flag(today, "no_load_optim"):
         return
@@ -73,18 +74,21 @@ def _format(dtype: str) -> str:
 
 
 def _changed(before: Mapping[str, str], after: Mapping[str, str], name: str) -> bool:
+    """True if values are rounded: what is loaded as FP32 stays what was saved."""
     old, new = _format(before.get(name, "")), _format(after.get(name, ""))
-    return old != new and not _NO_FORMAT & {old, new}
+    return old != new and new != "fp32" and not _NO_FORMAT & {old, new}
 
 
 def _weights(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[Resumed]:
+    """Weights are saved in the base format, also those that were stored in FP8."""
     name = "train weights"
     if not _changed(before, after, name):
         return
     bases = {"bf16", "fp16", "fp32"}
-    cast = {_format(before[name]), _format(after[name])} <= bases
-    effect = "weights-cast" if cast else "weights-requantized"
-    yield _resumed(name, before[name], after[name], effect)
+    if _format(after[name]) not in bases:
+        yield _resumed(name, before[name], after[name], "weights-requantized")
+    elif _format(before[name]) in bases:
+        yield _resumed(name, before[name], after[name], "weights-cast")
 
 
 def _main_params(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[Resumed]:
@@ -94,7 +98,7 @@ def _main_params(before: Mapping[str, str], after: Mapping[str, str]) -> Iterato
         return
     if ("remainder" in old) != ("remainder" in new):
         yield _resumed(name, old, new, "remainder")
-    elif _format(old) != _format(new):
+    elif _changed(before, after, name):
         yield _resumed(name, old, new, "state-rescaled")
 
 
@@ -112,10 +116,24 @@ def _recipe(snapshot: Snapshot) -> str | None:
     return found if isinstance(found, str) else None
 
 
-def _delayed(old: str | None, new: str | None) -> Iterator[Resumed]:
+def _delayed(old: str | None, new: str | None, refuses: bool) -> Iterator[Resumed]:
     """Only delayed scaling keeps a state of its own."""
     delayed = "DelayedScaling"
     if (old == delayed) == (new == delayed):
         return
-    effect = "delayed-without-history" if new == delayed else "delayed-dropped"
-    yield _resumed("FP8 scaling state", old or "no recipe", new or "no recipe", effect)
+    before, after = old or "no recipe", new or "no recipe"
+    if new == delayed:
+        yield _resumed("FP8 scaling state", before, after, "delayed-without-history")
+    else:
+        effect = "delayed-refused" if refuses else "delayed-dropped"
+        yield _resumed("FP8 scaling state", before, after, effect)
+
+
+def _refuses(today: Snapshot) -> bool:
+    """True if today's Transformer Engine is known not to load what delayed scaling saved."""
+    effect = resume_effects()["delayed-refused"]
+    release = today.versions.get("transformer_engine", {}).get("declared")
+    seen = today.lowered.get("environment", {}).get("train_actor", {})
+    allowed = effect.unless is not None and seen.get(effect.unless) == "1"
+    known = release is not None and is_version(release) and release in effect.versions
+    return known and not allowed

@@ -19,6 +19,8 @@ AWARE = {"optimizer": {"use_precision_aware_optimizer": True}}
 HALF_MOMENTS = {
     "optimizer": {"use_precision_aware_optimizer": True, "exp_avg_dtype": "bf16"},
 }
+NEW_ENGINE = {"software": {"transformer_engine": "2.18.0"}}
+OPT_IN = "NVTE_ALLOW_UNSAFE_PICKLE_EXTRA_STATE"
 FP16 = {"training": {"bf16": None, "fp16": True}}
 STORED = {"training": {**BLOCKWISE["training"], "fp8_param_gather": True}}
 
@@ -27,6 +29,18 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], list[tuple[str, str]]]] =
     "another margin": (DELAYED, {"training": {**DELAYED["training"], "fp8_margin": 1}}, []),
     "to delayed scaling": ({}, DELAYED, [("FP8 scaling state", "delayed-without-history")]),
     "from delayed scaling": (DELAYED, BLOCKWISE, [("FP8 scaling state", "delayed-dropped")]),
+    "from delayed scaling under a new engine": (
+        DELAYED,
+        {**BLOCKWISE, **NEW_ENGINE},
+        [("FP8 scaling state", "delayed-refused")],
+    ),
+    "which may be allowed": (
+        DELAYED,
+        {**BLOCKWISE, **NEW_ENGINE, "env": {"train_actor": {OPT_IN: "1"}}},
+        [("FP8 scaling state", "delayed-dropped")],
+    ),
+    "to fp32 nothing is rounded": (HALF_MOMENTS, {**AWARE, "training": {"bf16": None}}, []),
+    "nor out of fp8": (STORED, BLOCKWISE, []),
     "to fp16": ({}, FP16, [("train weights", "weights-cast"), ("loss scaler", "scaler-missing")]),
     "from fp16": (FP16, {}, [("train weights", "weights-cast"), ("loss scaler", "scaler-dropped")]),
     "moments": (AWARE, HALF_MOMENTS, [("Adam first moment", "state-rescaled")]),
