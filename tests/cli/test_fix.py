@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import stat
 import subprocess
 from pathlib import Path
@@ -84,6 +85,7 @@ def test_a_dry_run_prints_a_diff_and_writes_nothing(
     assert sorted(path.name for path in folder.iterdir()) == ["recipe.yaml"]
 
 
+@pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
 def test_the_diff_is_what_git_applies(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main(["lint", "--fix", "--dry-run", "recipe.yaml"])
     text = capsys.readouterr().out
