@@ -31,7 +31,7 @@ def run(command: str) -> list[str]:
 
 
 def test_there_are_transcripts() -> None:
-    assert len(TRANSCRIPTS) == 2
+    assert len(TRANSCRIPTS) == 3
 
 
 @pytest.mark.parametrize("transcript", TRANSCRIPTS, ids=lambda text: text.splitlines()[0])
