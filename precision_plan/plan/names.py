@@ -57,7 +57,7 @@ def subject_of(text: str, plan: PrecisionPlan, groups: Collection[str] = ()) -> 
         return _field(word)
     if word in SECTIONS or word in groups:
         return Subject("group", word, tuple(_set_fields(plan, word)))
-    if word.isupper():
+    if word.isupper() or _is_variable(word, plan):
         return _variable(word, plan)
     fields = tuple(field for field in all_fields() if field.rpartition(".")[2] == word)
     return Subject("field", word, fields) if fields else _flag(word, plan)
@@ -181,6 +181,11 @@ def _bare() -> Iterable[str]:
 
 
 # Variables ------------------------------------------------------------------------------------
+def _is_variable(word: str, plan: PrecisionPlan) -> bool:
+    """True for a known variable, or one that the plan gives: a few are not in capitals."""
+    return word in env_vars() or any(word in (given or {}) for _, given in plan.env.set_items())
+
+
 def _variable(word: str, plan: PrecisionPlan) -> Subject:
     fields = [field for field, name in FIELD_VARIABLES.items() if name == word]
     fields += [

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from precision_plan.plan.mask import Mask
 from precision_plan.plan.origin import UNKNOWN
 from precision_plan.render._findings import finding, setting
-from precision_plan.render._layout import Style, columns_of, hanging, printable
+from precision_plan.render._layout import Style, columns_of, hanging, printable, wrap
 from precision_plan.render.json import diagnostic
 
 if TYPE_CHECKING:
@@ -127,9 +127,9 @@ class _Text:
                 lines = [f"{self.style('title', name)} is not set any more"]
         else:
             shown = self._shown(trace.field, trace.heard.value)
-            lines = [self.style("title", f"{name} = {shown}")]
+            lines = self._title(f"{name} = {shown}")
             if trace.refused:
-                lines[0] += " (refused)"
+                lines[-1] += " (refused)"
             lines += self._set_by(trace)
         lines += self._overridden(trace)
         lines += self._derived(trace)
@@ -150,6 +150,11 @@ class _Text:
         if not trace.effects and not trace.roles and not trace.layers and trace.heard is not None:
             lines += self._row("lowers to", "no setting of its own; rules and other fields read it")
         return lines
+
+    def _title(self, text: str) -> list[str]:
+        first, *rest = wrap(text, self.width)
+        lines = wrap(" ".join(rest), self.width - 4) if rest else []
+        return [self.style("title", first), *(self.style("title", f"    {line}") for line in lines)]
 
     def _set_by(self, trace: FieldTrace) -> list[str]:
         assert trace.heard is not None

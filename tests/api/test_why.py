@@ -139,6 +139,15 @@ def test_a_variable_that_the_recipe_sets() -> None:
     assert (seen["train_actor"], seen["rollout_engine"]) == ("/cache", None)
 
 
+def test_a_variable_in_small_letters() -> None:
+    asked = ask("qwen3-30b-fp8", "http_proxy", "+env.all.http_proxy=here")
+    assert (asked.kind, [each.field for each in asked.fields]) == (
+        "variable",
+        ["env.all.http_proxy"],
+    )
+    assert ask("qwen3-30b-fp8", "NVTE_DPA_FP8CS_O_in_F16").kind == "variable"
+
+
 def test_a_variable_that_the_framework_sets() -> None:
     texts = ("hardware=b200", "training.fp8_recipe=mxfp8")
     asked = ask("qwen3-30b-fp8", "NVTE_FP8_BLOCK_SCALING_FP32_SCALES", *texts)
