@@ -105,8 +105,14 @@ def _job(found: JobEnv, options: Mapping[str, Text]) -> None:
     if text is not None:
         runtime_env(found, read_json(text), text, _RUNTIME_ENV)
     elif file is not None:
-        why = "the file of the runtime environment is not read with the script"
-        found.leftovers.append(Leftover("source", file.shown, file.origin, why))
+        from precision_plan.importers.runtime_env_files import read_runtime_env_file
+
+        read = read_runtime_env_file(file)
+        if read is not None:
+            runtime_env(found, read[0], file, read[1])
+        else:
+            why = "the file of the runtime environment is not there to be read"
+            found.leftovers.append(Leftover("source", file.shown, file.origin, why))
     for option, name in (("--working-dir", "working_dir"), ("--address", "ray_address")):
         value = options.get(option)
         if value is not None:
@@ -149,7 +155,7 @@ def _broken(found: JobEnv, place: str, fault: Fault) -> None:
     found.diagnostics.append(
         compose_diagnostic(
             "PP915",
-            f"{place} is not the JSON of an object: {fault.message}",
+            f"{place} cannot be read: {fault.message}",
             fault.origin,
             field=place,
             stage="parse",

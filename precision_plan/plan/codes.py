@@ -128,7 +128,7 @@ _CODES = (
          "A variable's value is a number, a boolean or nothing",
          "Ray takes texts only and raises TypeError before the job or the actor starts; Kubernetes "
          "refuses the object, and docker compose a boolean. Write the value in quotes."),
-    Code("PP915", "broken-json", "error", False, "A JSON text of the launch cannot be read",
+    Code("PP915", "broken-json", "error", False, "A JSON or YAML text of the launch cannot be read",
          "The program that reads it stops; a lost comma or quote is the usual reason."),
     Code("PP916", "json-key-twice", "warning", False, "A key stands twice in a JSON object",
          "The last one counts; whoever reads the first one is misled."),

@@ -51,7 +51,7 @@ def export(ctx: Context) -> Iterator[Finding]:
         row = env_var(name)
         if row is None or name in _SET_BY_RAY or _NOT_OF_THE_JOB.issuperset(row.read_by):
             continue
-        readers = [role for role in row.roles if role in _ACTORS]
+        readers = [role for role in row.roles_in(ctx.target.framework) if role in _ACTORS]
         if not readers or any(name in declared_env(ctx.plan, role) for role in readers):
             continue
         place = f"env.shell.{name}"

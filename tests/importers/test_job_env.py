@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from precision_plan.importers.job_plan import job_of
@@ -135,3 +137,31 @@ def test_two_runtime_envs() -> None:
     job = job_of(Command(words))
     assert job is not None
     assert [each.id for each in job.diagnostics] == ["PP908"]
+
+
+def test_a_runtime_env_in_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "env.yaml"
+    file.write_text("env_vars:\n  NVTE_DEBUG: '1'\n  NCCL_DEBUG: 1\n")
+    script = Source(str(tmp_path / "run.sh"), b"env.yaml")
+    words = (*texts(*START, "--runtime-env"), literal("env.yaml", script), *texts(*RUN))
+    job = job_of(Command(words))
+    assert job is not None
+    assert job.plan.env.all == {"NVTE_DEBUG": "1"}
+    assert job.plan.origin("env.all.NVTE_DEBUG").line == 2
+    assert [(each.id, each.origin.line) for each in job.diagnostics] == [("PP914", 3)]
+    file.write_text("env_vars: {\n")
+    broken = job_of(Command(words))
+    assert broken is not None
+    assert [each.id for each in broken.diagnostics] == ["PP915"]
+    file.unlink()
+    gone = job_of(Command(words))
+    assert gone is not None
+    assert not gone.diagnostics
+    assert [(each.kind, each.text) for each in gone.leftovers] == [("source", "env.yaml")]
+
+
+def test_a_runtime_env_in_no_file() -> None:
+    for name in ("x" * 5000, "${X}.yaml", "no\nname"):
+        job = job_of(Command(texts(*START, "--runtime-env", name, *RUN)))
+        assert job is not None
+        assert [each.kind for each in job.leftovers] == ["source"]
