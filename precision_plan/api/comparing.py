@@ -13,21 +13,26 @@ from precision_plan.api.compiling import compile
 from precision_plan.compose import Composer
 from precision_plan.compose.overrides import parse_overrides
 from precision_plan.compose.reading import Unreadable, display_path, read_text
+from precision_plan.plan.codes import compose_diagnostic
 from precision_plan.plan.compiled import Compiled, LintReport
-from precision_plan.plan.diagnostic import Diagnostic
+from precision_plan.plan.diagnostic import Because, Diagnostic, Fix
+from precision_plan.plan.origin import Origin
 from precision_plan.rules.profiles import Profile
 
 if TYPE_CHECKING:
+    from precision_plan.importers.jobs import ImportedJob
     from precision_plan.plan.comparison import Comparison
     from precision_plan.plan.lock import Lock
     from precision_plan.plan.snapshot import Snapshot
 
 _LOCK_SUFFIX = ".lock"
+_WAYS = 12
+"""Launches of one script that a message lists."""
 
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One side to compare: a recipe with its overrides, or the path of a lock file."""
+    """One side to compare: a recipe with its overrides, a lock file, or a launch of a script."""
 
     source: str | Path
     overrides: tuple[str, ...] = ()
@@ -43,8 +48,9 @@ def diff(
 ) -> Comparison:
     """What differs from ``a`` to ``b``: plan fields, what they lower to, and findings.
 
-    A side is a recipe or lock file, or what compiling something else gave. What is wrong with a
-    side is in its ``diagnostics``; nothing about it is raised.
+    A side is a recipe, a lock file or a launch script (``run.sh#2`` if it has several launches),
+    or what compiling something else gave. What is wrong with a side is in its ``diagnostics``;
+    nothing about it is raised.
 
     Raises:
         ValueError: if there is no such profile.
@@ -72,6 +78,8 @@ def _read(
     from precision_plan.plan.lock import BrokenLock, read_lock
     from precision_plan.plan.snapshot import Snapshot, snapshot_of
 
+    if _is_script(side.source):
+        return _script(side, profile)
     text = _lock_text(side.source)
     if text is not None:
         shown = display_path(Path(side.source))
@@ -84,6 +92,77 @@ def _read(
     )
     name = " ".join((str(side.source), *_shown(side.overrides)))
     return replace(snapshot_of(found), name=name)
+
+
+def _is_script(source: str | Path) -> bool:
+    """True for a shell script, also with the number of a launch behind it: ``run.sh#2``."""
+    from precision_plan.compose.discovery import is_script
+
+    try:
+        return is_script(_numbered(source)[0])
+    except (OSError, ValueError):
+        return False
+
+
+def _numbered(source: str | Path) -> tuple[Path, int | None]:
+    """``run.sh#2`` as path and number."""
+    head, mark, number = str(source).rpartition("#")
+    if mark and number.isdecimal() and len(number) < 5 and not Path(source).exists():
+        return Path(head), int(number)
+    return Path(source), None
+
+
+def _script(side: Side, profile: Profile) -> Snapshot:
+    """One launch of a script; effects are known if every field is."""
+    from precision_plan.api.checking import Folders
+    from precision_plan.api.scripts import check_script
+    from precision_plan.lower import lower
+    from precision_plan.plan.codes import is_broken_input
+    from precision_plan.plan.snapshot import Snapshot, snapshot_of
+    from precision_plan.plan.unknown import settled
+
+    path, number = _numbered(side.source)
+    checked = check_script(path, profile, {}, Folders())
+    shown = display_path(path)
+    problems = tuple(filter(is_broken_input, checked.diagnostics))
+    if not problems:
+        problems = _unclear(shown, side, checked.jobs, number)
+    if problems:
+        return Snapshot(shown, "script", diagnostics=problems)
+    job = checked.jobs[(number or 1) - 1]
+    compiled = Compiled(
+        name=shown if number is None else f"{shown}#{number}",
+        plan=job.plan,
+        diagnostics=checked.diagnostics,
+        lowering=lower(settled(job.plan)),
+        fingerprint=job.plan.fingerprint(),
+        rules_checked=checked.rules,
+        unchecked=checked.unchecked,
+        seconds=0.0,
+    )
+    return snapshot_of(compiled, "script")
+
+
+def _unclear(
+    shown: str, side: Side, jobs: Sequence[ImportedJob], number: int | None
+) -> tuple[Diagnostic, ...]:
+    """Why it is not clear which launch is meant."""
+    if side.overrides:
+        message = f"{shown} is a script: overrides belong to a recipe"
+        return (compose_diagnostic("PP009", message, Origin(shown)),)
+    if not jobs:
+        message = f"{shown} starts nothing that is known as training or serving"
+        return (compose_diagnostic("PP036", message, Origin(shown)),)
+    if (number is None and len(jobs) == 1) or (number is not None and 0 < number <= len(jobs)):
+        return ()
+    ways = tuple(
+        Because(f"{shown}#{at}: {', '.join(map(str, job.branches)) or 'in every case'}",
+                origin=job.command.origin)
+        for at, job in enumerate(jobs[:_WAYS], 1)
+    )  # fmt: skip
+    message = f"{shown} starts {len(jobs)} launches, or one in {len(jobs)} ways"
+    fix = (Fix(f"name one: {shown}#1"),)
+    return (compose_diagnostic("PP036", message, Origin(shown), because=ways, fix=fix),)
 
 
 def _lock_text(source: str | Path) -> str | None:

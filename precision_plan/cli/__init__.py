@@ -11,7 +11,7 @@ VERBS = {
     "rules": "list the rules, or write their pages",
     "explain": "the page of a rule, flag or environment variable",
     "why": "where a setting of a recipe comes from, and what it does",
-    "diff": "what differs between two recipes or lock files, and in what they lower to",
+    "diff": "what differs between two recipes, scripts or lock files",
     "lock": "write down what a recipe compiles to; lint --lock compares with it",
     "matrix": "which trained format goes with which rollout format on which GPU",
     "schema": "JSON Schema of a recipe, for editors",

@@ -1,7 +1,7 @@
 """Tell what differs between two plans: fields with their positions, and what they lower to.
 
-A side is a recipe or a lock file; overrides stand behind the recipe that they belong to. Titles
-and other words about a recipe are listed apart: they change nothing that runs.
+A side is a recipe, a launch script or a lock file; overrides stand behind the recipe that they
+belong to. Titles and other words about a recipe are listed apart: they change nothing that runs.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def configure(parser: Parser) -> None:
         "sides",
         metavar="SIDE [OVERRIDE ...]",
         nargs="*",
-        help="recipe name, YAML file or lock file; exactly two",
+        help="two of: recipe name, YAML file, launch script (run.sh#2: its second way), lock file",
     )
     parser.add_argument(
         "--exit-code", action="store_true", help="exit with 1 if a field or an effect differs"

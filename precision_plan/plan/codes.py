@@ -93,6 +93,10 @@ _CODES = (
     Code("PP035", "lock-of-another-version", "error", True,
          "The lock file was written in another schema version",
          "Keys may have other names or meanings there, so that a comparison would not be true."),
+    Code("PP036", "no-single-launch", "error", True,
+         "It is not said which launch of a script is meant",
+         "A script may start nothing that is known, several things, or one thing in several ways: "
+         "one of them can be compared, not all at once."),
     Code("PP901", "unknown-flag", "error", False, "The parser has no such option",
          "Megatron-LM and miles refuse it; vime and slime drop it in silence, so that what it "
          "asked for does not happen."),

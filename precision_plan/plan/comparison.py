@@ -83,6 +83,11 @@ class Comparison:
         return bool(self.plan or self.effects)
 
     @property
+    def effects_known(self) -> bool:
+        """False if a side says something that is not known before it runs."""
+        return not (self.a.unknown or self.b.unknown)
+
+    @property
     def broken(self) -> bool:
         """True if a side could not be read."""
         return self.a.broken or self.b.broken
@@ -98,7 +103,7 @@ def compare(a: Snapshot, b: Snapshot) -> Comparison:
         a=a,
         b=b,
         plan=tuple(_plan_changes(a, b)),
-        effects=tuple(_effect_changes(a, b)),
+        effects=() if a.unknown or b.unknown else tuple(_effect_changes(a, b)),
         about=tuple(
             Change("about", path, _told(old), _told(new))
             for path, old, new in _differences(a.about, b.about)

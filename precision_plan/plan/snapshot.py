@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import isfinite
 from typing import TYPE_CHECKING, Any, Literal
 
 from precision_plan.facts.megatron import catalogued_version
@@ -14,6 +15,7 @@ from precision_plan.facts.vllm import DEFAULT_VERSION
 from precision_plan.plan.codes import is_broken_input
 from precision_plan.plan.mask import Mask
 from precision_plan.plan.target import PACKAGES, Target
+from precision_plan.plan.unknown import settled
 
 if TYPE_CHECKING:
     from precision_plan.plan.compiled import Compiled
@@ -43,7 +45,9 @@ class Snapshot:
 
     ``about`` says what the recipe is (title, source, maturity) and has no effect. ``origins`` and
     ``reasons`` are empty for a lock. With ``masked`` the secrets in the data are hidden already,
-    else ``mask`` hides them. ``broken``: the input could not be read, and ``diagnostics`` say why.
+    else ``mask`` hides them. ``unknown`` are fields that a script sets to something that is not
+    known before it runs; what the plan lowers to is not known then. ``broken``: the input could
+    not be read, and ``diagnostics`` say why.
     """
 
     name: str
@@ -59,6 +63,7 @@ class Snapshot:
     origins: Mapping[str, Origin] = field(default_factory=dict)
     reasons: Mapping[tuple[str, str], Reason] = field(default_factory=dict)
     diagnostics: tuple[Diagnostic, ...] = ()
+    unknown: tuple[str, ...] = ()
 
     @property
     def broken(self) -> bool:
@@ -75,12 +80,19 @@ class Snapshot:
 
 def snapshot_of(compiled: Compiled, kind: Kind = "recipe") -> Snapshot:
     """What ``compiled`` says and lowers to."""
-    plan, lowering = compiled.plan, compiled.lowering
+    unknown = tuple(compiled.plan.unknown_fields())
+    plan, lowering = settled(compiled.plan), compiled.lowering
     if lowering is None:
         return Snapshot(compiled.name, kind, diagnostics=compiled.diagnostics)
     settings = plan.canonical()
     about = settings.pop("recipe", {})
-    for name in plan.unknown_fields():
+    origins = dict(plan.origins)
+    if extra := settings.get("launch", {}).get("extra_args"):
+        settings["launch"]["extra_args"] = {
+            _spelt(key, origins): _number(value) if kind == "script" else value
+            for key, value in extra.items()
+        }
+    for name in unknown:
         section, _, key = name.partition(".")
         settings.setdefault(section, {})[key] = UNKNOWN_VALUE
     return Snapshot(
@@ -93,10 +105,33 @@ def snapshot_of(compiled: Compiled, kind: Kind = "recipe") -> Snapshot:
         findings=accepted(compiled.diagnostics),
         fingerprint=compiled.fingerprint,
         mask=Mask.of(plan, lowering),
-        origins=plan.origins,
+        origins=origins,
         reasons=dict(_reasons(lowering)),
         diagnostics=compiled.diagnostics,
+        unknown=unknown,
     )
+
+
+def _spelt(key: str, origins: dict[str, Origin]) -> str:
+    """One spelling for ``--eval-iters``, ``eval-iters`` and ``eval_iters``, with its position."""
+    name = key.lstrip("-").replace("_", "-")
+    origin = origins.get(f"launch.extra_args.{key}")
+    if origin is not None:
+        origins.setdefault(f"launch.extra_args.{name}", origin)
+    return name
+
+
+def _number(value: Any) -> Any:
+    """A script holds texts; a number in one is the number that a recipe would hold."""
+    if not isinstance(value, str):
+        return value
+    for kind in (int, float):
+        try:
+            found = kind(value)
+        except ValueError:
+            continue
+        return found if isfinite(found) else value
+    return value
 
 
 def accepted(diagnostics: Sequence[Diagnostic]) -> tuple[Accepted, ...]:

@@ -65,9 +65,13 @@ def _spelt(change: Change, value: Any) -> str:
 
 def _counted(found: Comparison) -> str:
     fields, effects = len(found.plan), len(found.effects)
+    if not found.differs and not found.effects_known:
+        return "no field differs; effects are not known"
     if not found.differs:
         return "no field and no effect differs"
     one = "field" if fields == 1 else "fields"
+    if not found.effects_known:
+        return f"{fields} {one} differ{'s' if fields == 1 else ''}; effects are not known"
     return f"{fields} {one} and {effects} effect{'' if effects == 1 else 's'} differ"
 
 
@@ -114,7 +118,11 @@ def _joined(blocks: Iterable[Sequence[str]]) -> str:
 def _side(label: str, side: Snapshot, width: int, style: Style) -> list[str]:
     name = printable(side.mask.text(side.name))
     print_ = f"  {side.fingerprint[:16]}" if side.fingerprint else ""
-    return hanging(label, f"{name}{print_}", width, indent=3, painted=style("title", label))
+    lines = hanging(label, f"{name}{print_}", width, indent=3, painted=style("title", label))
+    if side.unknown:
+        text = f"not known before the run: {', '.join(side.unknown)}"
+        lines += hanging("", printable(text), width, indent=3)
+    return lines
 
 
 def _lines(change: Change, found: Comparison, width: int, style: Style, indent: int) -> list[str]:
@@ -225,6 +233,7 @@ def _data(found: Comparison) -> dict[str, Any]:
         "a": _side_data(found.a),
         "b": _side_data(found.b),
         "differs": None if found.broken else found.differs,
+        "effects_known": found.effects_known,
         "plan": [_setting_data(change, found) for change in found.plan],
         "effects": [_effect_data(change, found) for change in found.effects],
         "about": [_setting_data(change, found) for change in found.about],
@@ -240,6 +249,7 @@ def _side_data(side: Snapshot) -> dict[str, Any]:
         "name": side.mask.text(side.name),
         "kind": side.kind,
         "fingerprint": side.fingerprint or None,
+        "unknown": list(side.unknown),
         "versions": {package: dict(row) for package, row in side.versions.items()},
         "diagnostics": [diagnostic(each, side.mask) for each in side.diagnostics],
     }

@@ -57,7 +57,8 @@ def test_a_transcript_is_what_is_printed(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    shutil.copytree(ROOT / "conf", tmp_path / "conf")
+    for folder in ("conf", "docs/examples"):
+        shutil.copytree(ROOT / folder, tmp_path / folder)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "88")
     for command, shown in parts(block):
