@@ -52,14 +52,18 @@ def jobs_of(
     reading: ScriptReading, declared: Declared = NOTHING_DECLARED
 ) -> tuple[ImportedJob, ...]:
     """Every launch of a script, each with the way to it."""
-    found = (job_of(command, declared) for command in reading.commands)
+    unread = any(leftover.kind == "source" for leftover in reading.leftovers)
+    found = (job_of(command, declared, unread=unread) for command in reading.commands)
     return tuple(job for job in found if job is not None)
 
 
-def job_of(command: Command, declared: Declared = NOTHING_DECLARED) -> ImportedJob | None:
+def job_of(
+    command: Command, declared: Declared = NOTHING_DECLARED, *, unread: bool = False
+) -> ImportedJob | None:
     """The launch that ``command`` is, as a plan; ``None`` if it is none.
 
     ``declared`` is the target: what the file says of it, and what was given from outside.
+    ``unread``: a file that may set the script's variables was not read.
     """
     command, quoted = _unquoted(command)
     launch = launch_of(command)
@@ -76,7 +80,7 @@ def job_of(command: Command, declared: Declared = NOTHING_DECLARED) -> ImportedJ
         versions("vllm"),
         complete=launch.row is not None and launch.row.complete and candidates == ("megatron-lm",),
     )
-    job = _Job(command, launch, words, diagnostics=list(quoted))
+    job = _Job(command, launch, words, diagnostics=list(quoted), unread=unread)
     if candidates == ("vllm",):
         job.engine(reader)
     else:
@@ -102,6 +106,7 @@ class _Job:
     leftovers: list[Leftover] = field(default_factory=list)
     left: dict[int, Use] = field(default_factory=dict)
     train_env: Text | None = None
+    unread: bool = False
 
     def at(self, index: int) -> Origin:
         """Where an argument was written."""
@@ -119,8 +124,12 @@ class _Job:
         argv, hidden = self._argv()
         parsed = parse(argv, reader.options(), hidden=hidden)
         self._take(parsed, argument_findings(parsed, reader, self.at), reader.complete)
-        if any(_is_filled(self.words[index]) for index in parsed.open):
+        open_words = [self.words[index] for index in parsed.open]
+        filled = [word for word in open_words if _is_filled(word, self.unread)]
+        if filled:
             fields = {option.field for option in reader.options().values() if option.field}
+            if all("MODEL" in word.shown.upper() for word in filled):
+                fields = set(filter(_is_of_a_model, fields))
             self.open = fields - set(parsed.values)
 
     def engine(self, reader: Reader) -> None:
@@ -327,9 +336,20 @@ def _splits(word: Text) -> bool:
     return word.splits and not any(piece.known and piece.text for piece in word.pieces)
 
 
-def _is_filled(word: Text) -> bool:
-    """True for the output of a command, which is hardly empty; a variable that is not set is."""
-    return any(not piece.known and not piece.name for piece in word.pieces)
+def _is_filled(word: Text, unread: bool) -> bool:
+    """True for what is hardly empty: the output of a command, or a variable of an unread file.
+
+    A variable that nothing sets is empty unless whoever starts the script exports it; so are
+    ``$1`` and its like.
+    """
+    names = [piece.name for piece in word.pieces if not piece.known]
+    return "" in names or (unread and any(name.isidentifier() for name in names))
+
+
+def _is_of_a_model(name: str) -> bool:
+    """True for a field that model files set: ``MODEL_ARGS`` holds shapes and experts."""
+    section, _, key = name.partition(".")
+    return section == "model" or key.startswith("moe_")
 
 
 def _before(word: Text) -> str:

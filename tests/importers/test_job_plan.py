@@ -227,3 +227,17 @@ def test_a_value_that_the_plan_does_not_take_is_not_known() -> None:
     assert [(each.text, each.because) for each in found.leftovers] == [
         ("0", "model.num_layers takes no such value")
     ]
+
+
+def test_model_arguments_that_are_not_known_leave_the_rest_known() -> None:
+    line = "python3 train.py --rollout-batch-size 8 --bf16 $MODEL_ARGS"
+    unread = job_of(Command(words(line)), unread=True)
+    assert unread is not None
+    plan = unread.alternatives()[0]
+    for section, name in (("model", "num_layers"), ("training", "moe_grouped_gemm")):
+        with pytest.raises(NotKnown):
+            getattr(getattr(plan, section), name)
+    assert plan.training.fp8_format is None
+    known = job_of(Command(words(line)))
+    assert known is not None
+    assert known.alternatives()[0].model.num_layers is None
