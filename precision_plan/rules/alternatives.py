@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 from precision_plan.plan import CheckpointFiles, Diagnostic, PrecisionPlan
 from precision_plan.rules.base import Context
@@ -34,10 +35,11 @@ def check_alternatives(
         again = check_context(context, profile, only=fired)  # the rest cannot be common
         found.append({_key(each): each for each in again.diagnostics})
         for rule_id, missing in again.unchecked.items():
+            if unchecked.get(rule_id) == missing:
+                continue
             unchecked[rule_id] = tuple(dict.fromkeys((*unchecked.get(rule_id, ()), *missing)))
     common = set(found[0]).intersection(*found[1:])
-    scopes = [rules_for(context, profile) for context in (first, *others)]
-    undecided = frozenset.union(*scopes) - frozenset.intersection(*scopes)
+    undecided = _for_some(tuple(rules_for(context, profile) for context in (first, *others)))
     undecided |= {each.id for key, each in found[0].items() if key not in common}
     for rule_id in undecided:
         unchecked.setdefault(rule_id, (_FRAMEWORK,))
@@ -48,6 +50,12 @@ def check_alternatives(
         if key in common
     )
     return Report(kept, report.checked, unchecked)
+
+
+@lru_cache(maxsize=64)
+def _for_some(scopes: tuple[frozenset[str], ...]) -> frozenset[str]:
+    """Rules that are in some of the scopes and not in all."""
+    return frozenset.union(*scopes) - frozenset.intersection(*scopes)
 
 
 def _key(diagnostic: Diagnostic) -> tuple[object, ...]:

@@ -78,7 +78,7 @@ def check_context(
 
 def rules_for(context: Context, profile: Profile = "ci") -> frozenset[str]:
     """Rules that speak about the target of a context."""
-    return frozenset(rule.id for _, rule, _ in _selection(context, profile).runs)
+    return _selection(context, profile).ids
 
 
 def _selection(context: Context, profile: Profile) -> _Selection:
@@ -93,6 +93,7 @@ class _Selection(NamedTuple):
     runs: tuple[tuple[Callable[[Context], Found], Rule, Severity], ...]
     checked: int
     unchecked: tuple[tuple[str, tuple[str, ...]], ...]
+    ids: frozenset[str]
 
 
 @lru_cache(maxsize=512)
@@ -134,7 +135,8 @@ def _select(
         for rule in applicable
         if (severity := severity_under(profile, rule)) is not None
     )
-    return _Selection(runs, len(applicable), tuple(unchecked))
+    ids = frozenset(rule.id for _, rule, _ in runs)
+    return _Selection(runs, len(applicable), tuple(unchecked), ids)
 
 
 def _rests_on(finding: Finding, invalid: frozenset[str]) -> bool:
