@@ -84,8 +84,19 @@ def check_script(
 def _judge(job: ImportedJob, profile: Profile, folders: Folders) -> _Judged:
     """Check a launch as each framework that it may be; what all of them say, is so."""
     report = check_alternatives(job.alternatives(), profile, folders.of(job.plan))
-    found = (*job.diagnostics, *report.diagnostics)
+    found = (*job.diagnostics, *(_placed(each, job) for each in report.diagnostics))
     return _Judged(job, found, report.checked, report.unchecked)
+
+
+def _placed(diagnostic: Diagnostic, job: ImportedJob) -> Diagnostic:
+    """A finding about what the script does not say stands where its first premise was written.
+
+    Without a premise in the script it stands where the launch does.
+    """
+    if diagnostic.origin.line:
+        return diagnostic
+    written = (each.origin for each in diagnostic.because if each.origin and each.origin.line)
+    return replace(diagnostic, origin=next(written, job.command.origin))
 
 
 def _all_unchecked(judged: Iterable[_Judged]) -> dict[str, tuple[str, ...]]:

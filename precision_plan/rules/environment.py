@@ -10,6 +10,7 @@ from precision_plan.facts.env_vars import DeadName, dead_names, env_var, is_secr
 from precision_plan.facts.frameworks import RL_FRAMEWORKS, framework_env
 from precision_plan.plan import Because, Fix
 from precision_plan.plan.environment import FIELD_VARIABLES, declared_env, env_text
+from precision_plan.plan.secrets import is_secret as is_secret_argument
 from precision_plan.plan.unknown import is_reference
 from precision_plan.rules.base import Context, Finding, Found, Rule, rule, set_to
 
@@ -277,7 +278,8 @@ def secret(ctx: Context) -> Iterator[Finding]:
     Why:
         A plan is committed, printed by the dry run and handed to Ray, whose dashboard shows
         the job's environment. Give the value at start (``HF_TOKEN: ${HF_TOKEN}`` is expanded
-        by Ray on the worker, from the environment that the raylet was started with).
+        by Ray on the worker, from the environment that the raylet was started with). An argument
+        is shown by every list of processes as well.
 
     Bad:
         env: {all: {HF_TOKEN: not-a-real-token}}
@@ -292,6 +294,19 @@ def secret(ctx: Context) -> Iterator[Finding]:
                 f"env.{scope}.{name}",
                 fix=(set_to((f"env.{scope}.{name}", f"${{{name}}}")),),
             )
+    for name, value in (ctx.plan.launch.extra_args or {}).items():
+        if isinstance(value, str) and value.strip() not in _NO_SECRET and is_secret_argument(name):
+            if not is_reference(value):
+                yield ctx.found(
+                    f"--{name.lstrip('-').replace('_', '-')} looks like a secret and is written "
+                    "in plain text",
+                    f"launch.extra_args.{name}",
+                    fix=(Fix("give it as a variable that is set outside"),),
+                )
+
+
+_NO_SECRET = frozenset({"", "EMPTY", "None"})
+"""What is written where a client wants some key and the server none."""
 
 
 @rule(
