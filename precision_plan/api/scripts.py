@@ -83,7 +83,12 @@ def check_script(
 
 def _judge(job: ImportedJob, profile: Profile, folders: Folders) -> _Judged:
     """Check a launch as each framework that it may be; what all of them say, is so."""
-    report = check_alternatives(job.alternatives(), profile, folders.of(job.plan))
+    from precision_plan.importers.checkpoint_folder import with_folder
+
+    folder, plans = folders.of(job.plan), job.alternatives()
+    if folder is not None:
+        plans = tuple(with_folder(plan, folder) for plan in plans)
+    report = check_alternatives(plans, profile, folder)
     found = (*job.diagnostics, *(_placed(each, job) for each in report.diagnostics))
     return _Judged(job, found, report.checked, report.unchecked)
 

@@ -11,6 +11,7 @@ from precision_plan.importers.hf_config import model_of, quantization_of
 from precision_plan.plan import CheckpointFiles, Origin, PrecisionPlan
 from precision_plan.plan.sections import Model
 from precision_plan.plan.serving import QuantizationConfig
+from precision_plan.plan.unknown import known, unknown, with_unknown
 
 
 def interpreted(files: CheckpointFiles) -> CheckpointFiles:
@@ -42,6 +43,36 @@ def plan_of(files: CheckpointFiles, framework: str | None = None) -> PrecisionPl
         }
     )
     return plan.model_copy(update={"origins": dict(_origins(files))})
+
+
+_OF_THE_FILES = ("hf_architecture", "hf_model_type", "hf_torch_dtype")
+"""What a trainer knows of its model from config.json; the rest its own arguments must say."""
+
+
+def with_folder(plan: PrecisionPlan, files: CheckpointFiles) -> PrecisionPlan:
+    """``plan`` with what the files say of model and quantization, where it is silent itself.
+
+    For a launch that names the folder: no recipe stands beside it to describe the checkpoint.
+    """
+    engine = known(plan.software, "framework") == "vllm"
+    model = {k: v for k, v in files.read_model.items() if engine or k in _OF_THE_FILES}
+    checkpoint: dict[str, Any] = {}
+    if files.quantization_config is not None:
+        checkpoint["quantization_config"] = dict(files.read_quantization)
+        checkpoint["quantization_config_key"] = files.quantization_key
+    open_fields = unknown(plan)
+    changes: dict[str, Any] = {}
+    for section, values in (("model", model), ("checkpoint", checkpoint)):
+        given = dict(getattr(plan, section).set_items())
+        taken = {f"{section}.{name}" for name in given} | set(open_fields)
+        more = {k: v for k, v in values.items() if f"{section}.{k}" not in taken}
+        if more:
+            changes[section] = type(getattr(plan, section)).model_validate({**given, **more})
+    if not changes:
+        return plan
+    changes["origins"] = {**dict(_origins(files)), **plan.origins}
+    filled = plan.model_copy(update=changes)
+    return with_unknown(filled, (name for name in open_fields if name.partition(".")[0] in changes))
 
 
 def _accepted(

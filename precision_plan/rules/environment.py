@@ -295,14 +295,18 @@ def secret(ctx: Context) -> Iterator[Finding]:
                 fix=(set_to((f"env.{scope}.{name}", f"${{{name}}}")),),
             )
     for name, value in (ctx.plan.launch.extra_args or {}).items():
-        if isinstance(value, str) and value.strip() not in _NO_SECRET and is_secret_argument(name):
-            if not is_reference(value):
-                yield ctx.found(
-                    f"--{name.lstrip('-').replace('_', '-')} looks like a secret and is written "
-                    "in plain text",
-                    f"launch.extra_args.{name}",
-                    fix=(Fix("give it as a variable that is set outside"),),
-                )
+        if is_secret_argument(name) and _is_plain(value):
+            flag = f"--{name.lstrip('-').replace('_', '-')}"
+            yield ctx.found(
+                f"{flag} looks like a secret and is written in plain text",
+                f"launch.extra_args.{name}",
+                fix=(Fix("give it as a variable that is set outside"),),
+            )
+
+
+def _is_plain(value: object) -> bool:
+    """True for a text that is what it says."""
+    return isinstance(value, str) and value not in _NO_SECRET and not is_reference(value)
 
 
 _NO_SECRET = frozenset({"", "EMPTY", "None"})

@@ -1,4 +1,4 @@
-"""PP465, PP467 to PP470: SGLang's precision arguments, passed on with a prefix."""
+"""PP465, PP467 to PP470, PP670: SGLang's precision arguments, passed on with a prefix."""
 
 from __future__ import annotations
 
@@ -232,10 +232,53 @@ def scales_default(ctx: Context) -> Found:
     )
 
 
+_HALF = frozenset({"half", "float16"})
+_OTHER = frozenset({"bfloat16", "float", "float32"})
+
+
+@rule(
+    "PP670",
+    "sglang-dtype-contradicts-training",
+    "error",
+    stage="run",
+    source=(
+        "THUDM/slime@624b824a:slime/backends/sglang_utils/sglang_engine.py:571-572",
+        "radixark/miles@31f1ca96:miles/backends/sglang_utils/sglang_engine.py:761-762",
+    ),
+    frameworks=SGLANG_FRAMEWORKS,
+)
+def engine_dtype(ctx: Context) -> Found:
+    """--sglang-dtype asks for another base format than the trainer has.
+
+    Why:
+        slime and miles start the engine in float16 if the trainer has --fp16, whatever was asked
+        for. Without --fp16 the trainer is in bfloat16, and --sglang-dtype float16 makes the engine
+        round otherwise than the trainer, at every weight and activation.
+
+    Bad:
+        software: {framework: slime}
+        training: {fp16: true}
+        launch: {extra_args: {sglang-dtype: bfloat16}}
+
+    Good:
+        software: {framework: slime}
+        training: {fp16: true}
+    """
+    asked, place = _given(ctx, "dtype")
+    if asked not in _HALF | _OTHER or (asked in _HALF) == bool(ctx.args.fp16):
+        return None
+    if asked in _HALF:
+        text = f"the engine is in {asked}, the trainer in bfloat16"
+    else:
+        text = f"--sglang-dtype {asked} is dropped: with fp16 training the engine is in float16"
+    return ctx.found(text, place, "training.fp16", fix=(set_to((place, None)),))
+
+
 RULES: tuple[Rule, ...] = (
     unknown_value,
     experts_refuse,
     attention_refuses,
     leaves_fa3,
     scales_default,
+    engine_dtype,
 )

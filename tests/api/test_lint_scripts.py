@@ -112,3 +112,21 @@ def test_a_script_that_is_not_permitted(tmp_path: Path) -> None:
     report = lint([tmp_path])
     assert [each.id for each in report.diagnostics] == ["PP010"]
     assert "permission denied" in report.diagnostics[0].message
+
+
+def test_what_the_script_does_not_say_stands_where_its_reason_does(tmp_path: Path) -> None:
+    """PP135 is about a flag that is not there; it points at the format that makes it matter."""
+    report = linted(tmp_path, HEAD + "ARGS=(\n  --bf16\n  --fp8-format e4m3\n)\n" + LAUNCH)
+    assert ("PP135", 5) in ids(report)
+    assert all(line for _, line in ids(report))
+
+
+def test_the_checkpoint_beside_the_script_says_what_it_is(tmp_path: Path) -> None:
+    folder = tmp_path / "checkpoint"
+    folder.mkdir()
+    (folder / "pytorch_model.bin").write_text("stands for weights")
+    config = '{"model_type": "gemma3_text", "num_hidden_layers": 2}'
+    (folder / "config.json").write_text(config)
+    text = "# precision-plan: vllm=0.33.0\nvllm serve $(dirname $0)/checkpoint --dtype {}\n"
+    assert "PP408" in dict(ids(linted(tmp_path, text.replace("{}", "half"))))
+    assert "PP408" not in dict(ids(linted(tmp_path, text.replace("{}", "bfloat16"))))

@@ -49,11 +49,16 @@ def _parameter(shell: Shell, node: Node, world: World) -> tuple[Value, str, bool
     """Value, name, and whether all elements are asked for (``[@]``, ``$@``)."""
     if node.type != "subscript":
         name = text_of(node, shell.source)
+        if name in _SCRIPT:
+            return _script_name(shell, name, node), name, False
         return parameter(shell, name, world), name, name in _MANY
     named = node.child_by_field_name("name")
     index = node.child_by_field_name("index")
     name = "" if named is None else text_of(named, shell.source)
-    value = _script_name(shell, name) if name == "BASH_SOURCE" else parameter(shell, name, world)
+    if name == "BASH_SOURCE":
+        value: Value = _script_name(shell, name, node)
+    else:
+        value = parameter(shell, name, world)
     shown = "" if index is None else text_of(index, shell.source)
     if shown in _MANY:
         if isinstance(value, Text):
@@ -70,14 +75,18 @@ def _parameter(shell: Shell, node: Node, world: World) -> tuple[Value, str, bool
     return elements[number], name, False
 
 
-def _script_name(shell: Shell, name: str) -> Text:
+_SCRIPT = frozenset({"0", "BASH_SOURCE"})
+
+
+def _script_name(shell: Shell, name: str, node: Node | None = None) -> Text:
     file = shell.source.file if name == "BASH_SOURCE" else shell.top.file
-    return Text((Piece(file, shell.source, 0, exact=False, name="BASH_SOURCE"),))
+    start = 0 if node is None else node.start_byte
+    return Text((Piece(file, shell.source, start, exact=False, name="BASH_SOURCE"),))
 
 
 def parameter(shell: Shell, name: str, world: World) -> Value:
     """The value of a variable or of a positional parameter; ``None`` if the script sets none."""
-    if name in {"0", "BASH_SOURCE"}:
+    if name in _SCRIPT:
         return _script_name(shell, name)
     if name in _MANY:
         return world.positional
