@@ -12,17 +12,30 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from precision_plan.api.comparing import Side, diff, lint_lock, lock
     from precision_plan.api.compiling import compile
+    from precision_plan.api.importing import import_script
     from precision_plan.api.linting import lint
     from precision_plan.api.preflighting import preflight
     from precision_plan.api.support import matrix
     from precision_plan.api.tracing import why
 
-__all__ = ["Side", "compile", "diff", "lint", "lint_lock", "lock", "matrix", "preflight", "why"]
+__all__ = [
+    "Side",
+    "compile",
+    "diff",
+    "import_script",
+    "lint",
+    "lint_lock",
+    "lock",
+    "matrix",
+    "preflight",
+    "why",
+]
 
 _HOME = {
     "Side": "comparing",
     "compile": "compiling",
     "diff": "comparing",
+    "import_script": "importing",
     "lint": "linting",
     "lint_lock": "comparing",
     "lock": "comparing",

@@ -18,6 +18,7 @@ from precision_plan.rules.suppress import suppress
 
 if TYPE_CHECKING:
     from precision_plan.importers.jobs import Branch, ImportedJob
+    from precision_plan.importers.texts import Source
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,36 +47,57 @@ class _Judged:
     unchecked: Mapping[str, tuple[str, ...]]
 
 
-def check_script(
-    path: Path, profile: Profile, target: Mapping[str, str], folders: Folders
-) -> ScriptCheck:
-    """Read one script and check every launch in it; a file that cannot be read is a finding."""
+@dataclass(frozen=True, slots=True)
+class Script:
+    """A script that was read: its launches, one for each way, and what is said about itself."""
+
+    name: str
+    jobs: tuple[ImportedJob, ...] = ()
+    diagnostics: tuple[Diagnostic, ...] = ()
+    reading_leftovers: tuple[Leftover, ...] = ()
+    sources: tuple[Source, ...] = ()
+
+
+def read_launches(path: Path, target: Mapping[str, str]) -> Script:
+    """Read one script; of one that cannot be read, the only thing known is why."""
     from precision_plan.importers.declarations import declared_in
     from precision_plan.importers.job_plan import jobs_of
     from precision_plan.importers.shell.files import Unreadable, read_script_file
     from precision_plan.importers.shell.reader import read_script
-    from precision_plan.importers.shell.suppressions import suppressions_of
     from precision_plan.importers.texts import Source
 
     shown = display_path(path)
     try:
         source = Source(shown, read_script_file(path))
     except Unreadable as error:
-        return ScriptCheck((compose_diagnostic("PP010", f"{shown}: {error}", Origin(shown)),))
+        return Script(
+            shown, diagnostics=(compose_diagnostic("PP010", f"{shown}: {error}", Origin(shown)),)
+        )
     reading = read_script(source)
     declared = declared_in(reading.sources)
     jobs = jobs_of(reading, declared.over(target))
-    judged = [_judge(job, profile, folders) for job in jobs]
-    found = [*reading.diagnostics, *declared.diagnostics, *_together(judged)]
+    found = (*reading.diagnostics, *declared.diagnostics)
+    return Script(shown, jobs, found, reading.leftovers, reading.sources)
+
+
+def check_script(
+    path: Path, profile: Profile, target: Mapping[str, str], folders: Folders
+) -> ScriptCheck:
+    """Read one script and check every launch in it; a file that cannot be read is a finding."""
+    from precision_plan.importers.shell.suppressions import suppressions_of
+
+    script = read_launches(path, target)
+    judged = [_judge(job, profile, folders) for job in script.jobs]
+    found = [*script.diagnostics, *_together(judged)]
     unchecked = _all_unchecked(judged)
-    kept = suppress(found, suppressions_of(reading.sources), unchecked)
+    kept = suppress(found, suppressions_of(script.sources), unchecked)
     if profile == "explore":
         kept = tuple(diagnostic for diagnostic in kept if diagnostic.severity == "error")
-    leftovers = (*reading.leftovers, *(each for job in jobs for each in job.leftovers))
+    of_jobs = (each for job in script.jobs for each in job.leftovers)
     return ScriptCheck(
         tuple(sorted(kept, key=Diagnostic.sort_key)),
-        jobs,
-        tuple(dict.fromkeys(leftovers)),
+        script.jobs,
+        tuple(dict.fromkeys((*script.reading_leftovers, *of_jobs))),
         max((each.rules for each in judged), default=0),
         unchecked,
     )

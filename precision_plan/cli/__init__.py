@@ -7,6 +7,7 @@ import sys
 VERBS = {
     "plan": "compile one recipe and print what would be launched (the dry run)",
     "lint": "check recipes, configuration folders and checkpoint folders",
+    "import": "turn a launch script into a recipe; what is not understood is listed",
     "preflight": "look at what a recipe names on this machine: its checkpoint",
     "rules": "list the rules, or write their pages",
     "explain": "the page of a rule, flag or environment variable",
@@ -17,7 +18,7 @@ VERBS = {
     "schema": "JSON Schema of a recipe, for editors",
     "catalog": "compare another upstream version with the facts (for maintainers)",
 }
-"""Every verb with its one line of help; ``precision_plan.cli.VERB`` is its module."""
+"""Every verb with its one line of help; ``precision_plan.cli.VERB`` is its module (``import_``)."""
 
 PROGRAM = "precision-plan"
 
@@ -47,10 +48,11 @@ def run(argv: list[str]) -> int:
 
 def _run_verb(verb: str, argv: list[str]) -> int:
     from importlib import import_module
+    from keyword import iskeyword
 
     from precision_plan.cli._arguments import Parser, UsageError
 
-    module = import_module(f"precision_plan.cli.{verb}")
+    module = import_module(f"precision_plan.cli.{verb}{'_' * iskeyword(verb)}")
     parser = Parser(prog=f"{PROGRAM} {verb}", description=module.__doc__)
     try:
         module.configure(parser)

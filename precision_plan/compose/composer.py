@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from precision_plan.compose.choices import Choice, matching_choices
 from precision_plan.compose.composition import Composition
 from precision_plan.compose.defaults import Expansion, expand
 from precision_plan.compose.interpolation import resolve
@@ -75,6 +76,10 @@ class Composer:
         problems += refused
         expansion = expand(search_path, (*mine, *of_groups))
         return _composition(expansion, of_keys, problems)
+
+    def matching_choices(self, settings: Mapping[str, Mapping[str, Any]]) -> tuple[Choice, ...]:
+        """The group files that hold a part of ``settings`` and nothing else, one for a section."""
+        return matching_choices(self._search_path, settings)
 
     def _searched(self, overrides: Iterable[Override]) -> tuple[SearchPath, list[Diagnostic]]:
         """The search path with ``hydra.searchpath`` of an override or of the primary config."""

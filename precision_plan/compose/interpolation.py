@@ -1,6 +1,8 @@
 """Resolves ``${section.key}`` in values; a recipe may refer to itself and to nothing else.
 
 Resolvers (``${oc.env:HOME}``) are refused: the plan of a recipe must be the same on every machine.
+As for OmegaConf, a backslash makes ``\\${HOME}`` the text ``${HOME}``, and two of them are one
+before an interpolation; elsewhere a backslash is a backslash.
 """
 
 from __future__ import annotations
@@ -16,6 +18,9 @@ from precision_plan.plan.diagnostic import Fix
 
 _REFERENCE = re.compile(r"\$\{(?P<dots>\.*)(?P<key>[A-Za-z_0-9][\w-]*(?:\.[\w-]+)*)\}", re.ASCII)
 _RESOLVER = re.compile(r"\$\{\s*(?P<name>[\w.]+)\s*:")
+_BACKSLASHES = re.compile(r"(\\+)\$\{")
+_DOLLAR = "\0"
+"""Stands for a dollar sign that begins no interpolation."""
 
 STEP_LIMIT = 50
 """Interpolations that one may lead through."""
@@ -129,6 +134,10 @@ class _Resolver:
         return self._text(raw, path, chain) if isinstance(raw, str) and "${" in raw else raw
 
     def _text(self, text: str, path: Path, chain: tuple[Path, ...]) -> Any:
+        if "\\" in text:
+            text = _BACKSLASHES.sub(_unescaped, text)
+            if "${" not in text:
+                return text.replace(_DOLLAR, "$")
         if (call := _RESOLVER.search(text)) is not None:
             raise _Unresolved(
                 f"the resolver {call['name']} is refused: a plan must not depend on the machine",
@@ -137,7 +146,7 @@ class _Resolver:
         whole = _REFERENCE.fullmatch(text)
         if whole is not None:
             return self.value(self._target(whole, path), chain)
-        if "${" in _REFERENCE.sub("", text) or "\\$" in text:
+        if "${" in _REFERENCE.sub("", text):
             raise _Unresolved(f"{_short(text)!r} cannot be read", "write ${section.key}")
 
         def piece(match: re.Match[str]) -> str:
@@ -146,7 +155,7 @@ class _Resolver:
                 raise _Unresolved(f"{match[0]} is no single value", "name a single value")
             return str(value)
 
-        result = _REFERENCE.sub(piece, text)
+        result = _REFERENCE.sub(piece, text).replace(_DOLLAR, "$")
         if len(result) > VALUE_LIMIT:
             raise _Unresolved(
                 f"the value grows to more than {VALUE_LIMIT:,} characters", "write it out", "PP012"
@@ -203,6 +212,11 @@ class _Resolver:
         if isinstance(value, list):
             return [self._counted(inner) for inner in value]
         return value
+
+
+def _unescaped(match: re.Match[str]) -> str:
+    pairs, escaped = divmod(len(match[1]), 2)
+    return "\\" * pairs + (_DOLLAR if escaped else "$") + "{"
 
 
 def _too_far() -> _Unresolved:

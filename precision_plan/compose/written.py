@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -25,6 +26,8 @@ def written(value: Any, quote: str = "") -> str:
         return "[" + ", ".join(map(written, value)) + "]"
     if isinstance(value, bool):
         return str(value).lower()
+    if isinstance(value, float) and not math.isfinite(value):
+        return f".{value}" if value != -math.inf else "-.inf"
     if isinstance(value, float):  # 1e-06 is a text for other readers of YAML
         mantissa, e, exponent = repr(value).partition("e")
         return mantissa + (".0" if e and "." not in mantissa else "") + e + exponent

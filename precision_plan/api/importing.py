@@ -1,0 +1,155 @@
+"""A launch script as a recipe: the way back from what people start to what they mean."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from precision_plan.api.scripts import Script, read_launches
+from precision_plan.compose import Composer
+from precision_plan.compose.reading import display_path
+from precision_plan.plan import Diagnostic, Origin, PrecisionPlan
+from precision_plan.plan.given_target import check_target
+from precision_plan.plan.leftover import Leftover
+
+if TYPE_CHECKING:
+    from precision_plan.importers.jobs import ImportedJob
+    from precision_plan.importers.recipe_text import Gap
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One launch of a script: its number among the places that launch, and how it is reached."""
+
+    launch: int
+    origin: Origin
+    branches: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """What a script was turned into.
+
+    ``text`` is the recipe as YAML, ``data`` the same as plain data, ``plan`` what it means; all
+    are empty if nothing could be imported. ``way`` is the launch that was taken and ``others``
+    those that were not. ``gaps`` are fields that are set to something that the recipe cannot
+    hold. ``diagnostics`` say why a script cannot be read.
+    """
+
+    script: str
+    text: str = ""
+    data: Mapping[str, Any] = field(default_factory=dict)
+    plan: PrecisionPlan | None = None
+    way: Way | None = None
+    others: tuple[Way, ...] = ()
+    gaps: tuple[Gap, ...] = ()
+    leftovers: tuple[Leftover, ...] = ()
+    diagnostics: tuple[Diagnostic, ...] = ()
+
+
+def import_script(
+    path: str | Path,
+    *,
+    target: Mapping[str, str] | None = None,
+    launch: int | None = None,
+    branches: Sequence[str] = (),
+    conf_dir: str | Path | None = None,
+    search_paths: Sequence[str | Path] = (),
+) -> Imported:
+    """Read a script without running it, and write one of its launches as a recipe.
+
+    Args:
+        path: a launch script.
+        target: what the script does not declare, by :data:`plan.given_target.TARGET_KEYS`.
+        launch: which of the places that launch something, from 1; default the first.
+        branches: texts of conditions that shall hold (``not: TEXT``: that shall not), to choose
+            among the ways to that place; default the first way.
+        conf_dir: where group files are looked for, as for :func:`compile`.
+        search_paths: more folders with group files.
+
+    Raises:
+        ValueError: if the target is impossible, or there is no such launch or branch.
+    """
+    check_target(target or {})
+    script = read_launches(Path(path), target or {})
+    shown = display_path(Path(path))
+    broken = tuple(found for found in script.diagnostics if is_fatal(found))
+    if broken or not script.jobs:
+        return Imported(shown, leftovers=script.reading_leftovers, diagnostics=broken)
+    ways = _ways(script.jobs)
+    chosen = _chosen(ways, launch, branches)
+    job, way = script.jobs[chosen], ways[chosen]
+    others = tuple(each for index, each in enumerate(ways) if index != chosen)
+    return _imported(script, job, way, others, Composer(conf_dir, search_paths))
+
+
+def is_fatal(found: Diagnostic) -> bool:
+    """True for what makes a script unreadable."""
+    from precision_plan.plan.codes import is_broken_input
+
+    return is_broken_input(found)
+
+
+def _imported(
+    script: Script, job: ImportedJob, way: Way, others: tuple[Way, ...], composer: Composer
+) -> Imported:
+    from precision_plan.importers.recipe_text import gaps_of, recipe_data, recipe_text
+
+    data = recipe_data(job, script.name)
+    leftovers = tuple(dict.fromkeys((*script.reading_leftovers, *job.leftovers)))
+    settings = {name: values for name, values in data.items() if name != "recipe"}
+    text = recipe_text(
+        job,
+        script.name,
+        leftovers=leftovers,
+        choices=composer.matching_choices(settings),
+        notes=_notes(others),
+    )
+    return Imported(
+        script.name, text, data, job.plan, way, others, gaps_of(job), leftovers, script.diagnostics
+    )
+
+
+def _notes(others: Sequence[Way]) -> tuple[str, ...]:
+    if not others:
+        return ()
+    number = len(others)
+    what = "one other way" if number == 1 else f"{number} other ways"
+    return (f"The script has {what} to a launch; --launch and --branch choose.",)
+
+
+def _ways(jobs: Sequence[ImportedJob]) -> tuple[Way, ...]:
+    places: dict[Origin, int] = {}
+    for job in jobs:
+        places.setdefault(job.command.origin, len(places) + 1)
+    return tuple(
+        Way(places[job.command.origin], job.command.origin, tuple(map(str, job.branches)))
+        for job in jobs
+    )
+
+
+def _chosen(ways: Sequence[Way], launch: int | None, branches: Sequence[str]) -> int:
+    """The index of the way that was asked for."""
+    number = max(way.launch for way in ways)
+    if launch is not None and not 1 <= launch <= number:
+        only = "only one launch" if number == 1 else f"launches 1 to {number}"
+        raise ValueError(f"there is no launch {launch}: the script has {only}")
+    left = [
+        index
+        for index, way in enumerate(ways)
+        if launch in (None, way.launch) and all(_goes(way, text) for text in branches)
+    ]
+    if not left:
+        raise ValueError(f"no way to a launch goes where {' and '.join(branches)}")
+    return left[0]
+
+
+def _goes(way: Way, text: str) -> bool:
+    """True if a way takes the branch: its whole text, or a part of one that was taken."""
+    if text in way.branches:
+        return True
+    negated = text.startswith("not: ")
+    part = text.removeprefix("not: ")
+    return any(part in each and each.startswith("not: ") == negated for each in way.branches)
