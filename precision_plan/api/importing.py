@@ -3,50 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from precision_plan.api.scripts import Script, read_launches
 from precision_plan.compose import Composer
 from precision_plan.compose.reading import display_path
-from precision_plan.plan import Diagnostic, Origin, PrecisionPlan
+from precision_plan.plan import Origin
+from precision_plan.plan.codes import is_broken_input
 from precision_plan.plan.given_target import check_target
-from precision_plan.plan.leftover import Leftover
+from precision_plan.plan.imported import Imported, Way
 
 if TYPE_CHECKING:
     from precision_plan.importers.jobs import ImportedJob
-    from precision_plan.importers.recipe_text import Gap
-
-
-@dataclass(frozen=True, slots=True)
-class Way:
-    """One launch of a script: its number among the places that launch, and how it is reached."""
-
-    launch: int
-    origin: Origin
-    branches: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Imported:
-    """What a script was turned into.
-
-    ``text`` is the recipe as YAML, ``data`` the same as plain data, ``plan`` what it means; all
-    are empty if nothing could be imported. ``way`` is the launch that was taken and ``others``
-    those that were not. ``gaps`` are fields that are set to something that the recipe cannot
-    hold. ``diagnostics`` say why a script cannot be read.
-    """
-
-    script: str
-    text: str = ""
-    data: Mapping[str, Any] = field(default_factory=dict)
-    plan: PrecisionPlan | None = None
-    way: Way | None = None
-    others: tuple[Way, ...] = ()
-    gaps: tuple[Gap, ...] = ()
-    leftovers: tuple[Leftover, ...] = ()
-    diagnostics: tuple[Diagnostic, ...] = ()
 
 
 def import_script(
@@ -75,7 +44,7 @@ def import_script(
     check_target(target or {})
     script = read_launches(Path(path), target or {})
     shown = display_path(Path(path))
-    broken = tuple(found for found in script.diagnostics if is_fatal(found))
+    broken = tuple(filter(is_broken_input, script.diagnostics))
     if broken or not script.jobs:
         return Imported(shown, leftovers=script.reading_leftovers, diagnostics=broken)
     ways = _ways(script.jobs)
@@ -85,17 +54,11 @@ def import_script(
     return _imported(script, job, way, others, Composer(conf_dir, search_paths))
 
 
-def is_fatal(found: Diagnostic) -> bool:
-    """True for what makes a script unreadable."""
-    from precision_plan.plan.codes import is_broken_input
-
-    return is_broken_input(found)
-
-
 def _imported(
     script: Script, job: ImportedJob, way: Way, others: tuple[Way, ...], composer: Composer
 ) -> Imported:
-    from precision_plan.importers.recipe_text import gaps_of, recipe_data, recipe_text
+    from precision_plan.importers.recipe_data import gaps_of, recipe_data
+    from precision_plan.importers.recipe_text import recipe_text
 
     data = recipe_data(job, script.name)
     leftovers = tuple(dict.fromkeys((*script.reading_leftovers, *job.leftovers)))
@@ -107,9 +70,7 @@ def _imported(
         choices=composer.matching_choices(settings),
         notes=_notes(others),
     )
-    return Imported(
-        script.name, text, data, job.plan, way, others, gaps_of(job), leftovers, script.diagnostics
-    )
+    return Imported(script.name, text, data, job.plan, way, others, gaps_of(job), leftovers)
 
 
 def _notes(others: Sequence[Way]) -> tuple[str, ...]:

@@ -68,6 +68,18 @@ def add_profile_option(parser: Parser) -> None:
     )
 
 
+def add_target_option(parser: Parser) -> None:
+    """What the file does not declare."""
+    parser.add_argument(
+        "--target",
+        metavar="KEY=VALUE",
+        nargs="+",
+        action="extend",
+        default=[],
+        help="what is not declared: gpu=b200 framework=vime vllm=0.33.0 tensor_parallel_size=8 ...",
+    )
+
+
 def add_output_options(parser: Parser, formats: tuple[str, ...]) -> None:
     """Format, colour and destination of what is printed."""
     parser.add_argument("--format", choices=formats, default="text", help="default: text")

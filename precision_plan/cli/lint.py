@@ -15,6 +15,7 @@ from precision_plan.cli._arguments import (
     add_conf_options,
     add_output_options,
     add_profile_option,
+    add_target_option,
     closest,
 )
 from precision_plan.cli._fixing import (
@@ -63,14 +64,7 @@ def configure(parser: Parser) -> None:
         action="store_true",
         help="record today's findings in the FILE of --baseline, and pass over them",
     )
-    parser.add_argument(
-        "--target",
-        metavar="KEY=VALUE",
-        nargs="+",
-        action="extend",
-        default=[],
-        help="what is not declared: gpu=b200 framework=vime vllm=0.33.0 tensor_parallel_size=8 ...",
-    )
+    add_target_option(parser)
     add_fix_options(parser)
     add_lock_option(parser)
     parser.add_argument(

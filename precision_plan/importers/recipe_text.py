@@ -7,93 +7,24 @@ is spelt; ``${`` becomes ``\\${``, so that it is no interpolation of the recipe.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from precision_plan.compose.choices import Choice, leaves
+from precision_plan.compose.choices import Choice
 from precision_plan.compose.suggest import printable
 from precision_plan.compose.written import written
 from precision_plan.importers.jobs import ImportedJob, Leftover
-from precision_plan.plan import UNKNOWN, Origin, PrecisionPlan
+from precision_plan.importers.recipe_data import gaps_of, place_of, recipe_data
+from precision_plan.plan import Origin, PrecisionPlan
+from precision_plan.plan.imported import Gap
 from precision_plan.plan.mask import Mask
-from precision_plan.plan.secrets import is_secret
 from precision_plan.plan.unknown import is_reference, settled
 
 _WIDEST = 120
 _ESCAPED = re.compile(r"(\\*)\$\{")
-_TITLE = "Imported from {}"
 _BLOCKS = frozenset({"launch.extra_args"})
 """Mappings of which every key has a line of its own, besides those of ``env``."""
-
-
-@dataclass(frozen=True, slots=True)
-class Gap:
-    """A field that the launch sets and the recipe does not hold."""
-
-    field: str
-    text: str
-    origin: Origin
-    because: str
-
-
-def recipe_data(job: ImportedJob, script: str) -> dict[str, Any]:
-    """The recipe as plain data: its title, and the sections with what is known."""
-    data: dict[str, Any] = {
-        "recipe": {
-            "title": _TITLE.format(_name_of(script)),
-            "source": [_place(job.command.origin, script)],
-            "maturity": "experimental",
-        }
-    }
-    settings = settled(job.plan).settings()
-    for section, values in settings.items():
-        kept = {key: _without_secrets(value) for key, value in values.items()}
-        data[section] = {key: value for key, value in kept.items() if value != {}}
-    return {section: values for section, values in data.items() if values}
-
-
-def _without_secrets(value: Any) -> Any:
-    if not isinstance(value, Mapping):
-        return value
-    return {key: each for key, each in value.items() if not _is_hidden(str(key), each)}
-
-
-def _is_hidden(name: str, value: Any) -> bool:
-    """A secret that is written out; a reference to one tells nothing."""
-    return is_secret(name) and isinstance(value, str) and bool(value) and not is_reference(value)
-
-
-def gaps_of(job: ImportedJob) -> tuple[Gap, ...]:
-    """What is set and cannot be written down."""
-    found = []
-    for field in job.unknown:
-        origin = job.plan.origins.get(field, UNKNOWN)
-        found.append(Gap(field, _spelling(job, origin), origin, "not known before the launch"))
-    if len(job.candidates) > 1:
-        may_be = " or ".join(job.candidates)
-        found.append(Gap("software.framework", may_be, UNKNOWN, "--target framework=NAME says it"))
-    for section, values in settled(job.plan).settings().items():
-        for field, value in leaves(section, values):
-            if _is_hidden(field.rpartition(".")[2], value):
-                origin = job.plan.origin(field)
-                found.append(Gap(field, "", origin, "a secret is not written down"))
-    return tuple(found)
-
-
-def _spelling(job: ImportedJob, origin: Origin) -> str:
-    """The value of the option at ``origin``, as the script spells it."""
-    words = job.command.words
-    for index, word in enumerate(words):
-        if word.origin == origin:
-            _, equals, value = word.shown.partition("=")
-            if equals:
-                return value
-            if index + 1 < len(words) and not words[index + 1].shown.startswith("--"):
-                return words[index + 1].shown
-    return ""
 
 
 def recipe_text(
@@ -132,7 +63,7 @@ class _Writer:
         return "\n".join(lines) + "\n"
 
     def _about(self, notes: Iterable[str]) -> Iterator[str]:
-        where = _place(self.job.command.origin, self.script)
+        where = place_of(self.job.command.origin, self.script)
         yield f"# The launch at {printable(where)}; nothing of it was run."
         for branch in self.job.branches:
             yield f"# Where {self._comment(str(branch))}"
@@ -164,9 +95,7 @@ class _Writer:
             if field not in self.chosen:
                 yield f"  {key}: {_inline(value)}{self._at(self.plan.origin(field), value)}"
             return
-        inner = {
-            name: each for name, each in value.items() if f"{field}.{name}" not in self.chosen
-        }
+        inner = {name: each for name, each in value.items() if f"{field}.{name}" not in self.chosen}
         if not inner:
             return
         yield f"  {key}:"
@@ -176,14 +105,14 @@ class _Writer:
 
     def _at(self, origin: Origin, value: Any = None) -> str:
         """The comment behind a value."""
-        place = _place(origin, self.script)
+        place = place_of(origin, self.script)
         if _refers(value):
             place = f"{place}, not known before the launch".lstrip(", ")
         return f"  # {printable(place)}" if place else ""
 
     def _gap(self, gap: Gap) -> str:
         _, _, name = gap.field.partition(".")
-        place = _place(gap.origin, self.script)
+        place = place_of(gap.origin, self.script)
         where = f" ({place})" if place else ""
         text = f" {self._comment(gap.text)}" if gap.text else ""
         return f"{printable(name)}:{text}{printable(where)}: {gap.because}"
@@ -194,7 +123,7 @@ class _Writer:
             return []
         lines = ["", "# Left over: not understood, or not known before the launch."]
         for each in leftovers:
-            lines.append(f"#   {printable(_place(each.origin, self.script))}: {each.kind}")
+            lines.append(f"#   {printable(place_of(each.origin, self.script))}: {each.kind}")
             lines.append(f"#     {self._comment(each.text)}")
             if each.because:
                 lines.append(f"#     ({printable(each.because)})")
@@ -227,19 +156,3 @@ def _refers(value: Any) -> bool:
     if isinstance(value, (list, tuple)):
         return any(map(_refers, value))
     return is_reference(value)
-
-
-def _name_of(script: str) -> str:
-    return printable(os.path.basename(script))  # noqa: PTH119 - a text, not a file
-
-
-def _place(origin: Origin, script: str) -> str:
-    """``file:line``, seen from the folder of the script; empty for what no file says."""
-    if origin == UNKNOWN:
-        return ""
-    if not origin.line:
-        return origin.file
-    if origin.file == script:
-        return f"{_name_of(script)}:{origin.line}"
-    folder = os.path.dirname(script) or "."  # noqa: PTH120
-    return f"{os.path.relpath(origin.file, folder)}:{origin.line}"
