@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -57,11 +58,15 @@ def import_script(
 def _imported(
     script: Script, job: ImportedJob, way: Way, others: tuple[Way, ...], composer: Composer
 ) -> Imported:
-    from precision_plan.importers.recipe_data import gaps_of, recipe_data
+    from precision_plan.importers.recipe_data import gaps_of, mask_of, recipe_data
     from precision_plan.importers.recipe_text import recipe_text
 
     data = recipe_data(job, script.name)
-    leftovers = tuple(dict.fromkeys((*script.reading_leftovers, *job.leftovers)))
+    mask = mask_of(job)
+    leftovers = tuple(
+        replace(each, text=mask.text(each.text))
+        for each in dict.fromkeys((*script.reading_leftovers, *job.leftovers))
+    )
     settings = {name: values for name, values in data.items() if name != "recipe"}
     text = recipe_text(
         job,

@@ -186,15 +186,15 @@ class _Job:
             self.leftovers.append(Leftover("word", str(value), self.at(index), why))
 
     def _extra(self, dest: str, value: Any, parsed: Parsed) -> None:
-        """An argument that no plan field holds: by its dest, or its flag where the two differ."""
+        """An argument that no plan field holds: by its dest, or its flag where that says more."""
         if dest in parsed.unknown:
             value = _reference(value)
         key, index = dest, parsed.indices.get(dest)
         if index is not None:
             written = self.words[index].shown.partition("=")[0]
-            flag = written.lstrip("-")
-            trains = self.launch.program != "vllm"
-            if trains and written.startswith("--") and flag.replace("-", "_") != dest:
+            flag = _key(written)
+            plain = flag.replace("-", "_") == dest and value is not False
+            if self.launch.program != "vllm" and written.startswith("--") and not plain:
                 key, value = flag, True if value is False else value
             self.origins[f"launch.extra_args.{key}"] = self.at(index)
         self.extra[key] = value
@@ -232,7 +232,7 @@ class _Job:
         texts = [reference_text(self.words[index]) for index in run[1:]]
         if equals:
             texts.insert(0, value)
-        key = name.lstrip("-")
+        key = _key(name)
         self.extra[key] = True if not texts else texts[0] if len(texts) == 1 else texts
         self.origins[f"launch.extra_args.{key}"] = self.at(run[0])
         self.left.update(dict.fromkeys(run, "passed"))
@@ -302,6 +302,12 @@ class _Job:
         uses: list[Use] = ["launch"] * self.launch.first
         uses += [self.left.get(index, "read") for index in range(len(self.words))]
         return tuple(uses)
+
+
+def _key(flag: str) -> str:
+    """A flag as a key of ``launch.extra_args``: with its dashes, if it is not spelt with them."""
+    spelt = flag.startswith("--") and "_" not in flag
+    return flag[2:] if spelt else flag
 
 
 def _unquoted(command: Command) -> tuple[Command, tuple[Diagnostic, ...]]:

@@ -15,11 +15,10 @@ from precision_plan.compose.choices import Choice
 from precision_plan.compose.suggest import printable
 from precision_plan.compose.written import written
 from precision_plan.importers.jobs import ImportedJob, Leftover
-from precision_plan.importers.recipe_data import gaps_of, place_of, recipe_data
+from precision_plan.importers.recipe_data import gaps_of, mask_of, place_of, recipe_data
 from precision_plan.plan import Origin, PrecisionPlan
 from precision_plan.plan.imported import Gap
-from precision_plan.plan.mask import Mask
-from precision_plan.plan.unknown import is_reference, settled
+from precision_plan.plan.unknown import is_reference
 
 _WIDEST = 120
 _ESCAPED = re.compile(r"(\\*)\$\{")
@@ -48,7 +47,7 @@ class _Writer:
         self.chosen = frozenset(field for choice in choices for field in choice.fields)
         self.data = recipe_data(job, script)
         self.gaps = gaps_of(job)
-        self.mask = Mask.of(settled(job.plan))
+        self.mask = mask_of(job)
 
     def text(self, leftovers: Sequence[Leftover], notes: Iterable[str]) -> str:
         lines = ["# @package _global_", "#", *self._about(notes)]
@@ -78,7 +77,7 @@ class _Writer:
     def _section(self, name: str) -> list[str]:
         values = self.data.get(name, {})
         gaps = [gap for gap in self.gaps if gap.field.partition(".")[0] == name]
-        lines = []
+        lines: list[str] = []
         for key, value in values.items():
             lines += self._field(f"{name}.{key}", value)
         for gap in gaps:
@@ -136,7 +135,8 @@ class _Writer:
 
 
 def _inline(value: Any) -> str:
-    return written(_escaped(value))
+    escaped = _escaped(value)
+    return written(escaped, "'" if isinstance(escaped, str) and "\\" in escaped else "")
 
 
 def _escaped(value: Any) -> Any:

@@ -38,7 +38,7 @@ class Imported:
     ``text`` is the recipe as YAML, ``data`` the same as plain data, ``plan`` what the launch says
     (some of it may be not known); there is none if nothing could be imported. ``way`` is the launch
     that was taken and ``others`` those that were not. ``diagnostics`` say why a script cannot be
-    read.
+    read. No secret is in it, except in ``plan``.
     """
 
     script: str

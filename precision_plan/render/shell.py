@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from precision_plan.plan.compiled import Compiled
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_MODULE = re.compile(r"(?!.*\.py$)[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
 _JSON_TEXT = """\
 json_text() {  # a value as it stands between the quotes of a JSON string
   local text=${1//\\\\/\\\\\\\\}
@@ -87,7 +88,7 @@ class _Script:
         if self.lowering is None:
             return []
         megatron, vllm, ray = self.lowering.megatron, self.lowering.vllm, self.lowering.ray
-        own = ray.roles.get("train_actor", megatron.env)
+        own = ray.roles.get("train_actor", ray.roles.get("vllm_worker", megatron.env))
         blocks = [
             *(self._file(name, text) for name, text in megatron.files.items()),
             self._array("MEGATRON_ARGS", megatron.argv),
@@ -205,11 +206,12 @@ class _Script:
         """The command that starts the program which the plan names, if it names one."""
         entrypoint, lowering = self.plan.launch.entrypoint, self.lowering
         if entrypoint is None or lowering is None:
-            return ""
+            serves = lowering is not None and self.plan.software.framework == "vllm"
+            return 'vllm serve "${VLLM_ARGS[@]}"' if serves else ""
         arrays = ["MEGATRON_ARGS"] if lowering.megatron.argv else []
         if self._is_ray_job:
             words = ["ray job submit", *self._address(), '--runtime-env-json="$RUNTIME_ENV_JSON"']
-            words += ["--", f"python3 {quote(entrypoint)}"]
+            words += ["--", f"python3 {_program(entrypoint)}"]
             arrays += ["VLLM_ARGS"] if lowering.vllm.passthrough else []
         else:
             nodes, gpus = self.plan.hardware.nodes, self.plan.hardware.gpus_per_node
@@ -217,7 +219,7 @@ class _Script:
             words += [f"--nnodes={nodes}"] if nodes else []
             words += [f"--nproc-per-node={gpus}"] if gpus else []
             # Where the nodes meet is not part of a plan: it is given to the script as arguments.
-            words += ['"$@"', quote(entrypoint)]
+            words += ['"$@"', _program(entrypoint)]
         words += [f'"${{{name}[@]}}"' for name in arrays]
         return " \\\n  ".join(words)
 
@@ -227,6 +229,11 @@ class _Script:
             return []
         secret = self.mask.text(address) != address
         return [f"--address={_demand('RAY_ADDRESS') if secret else quote(address)}"]
+
+
+def _program(entrypoint: str) -> str:
+    """A file, or a module by its dotted name."""
+    return f"-m {entrypoint}" if _MODULE.fullmatch(entrypoint) else quote(entrypoint)
 
 
 def _demand(name: str) -> str:

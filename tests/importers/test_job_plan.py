@@ -99,6 +99,18 @@ def test_two_engines_leave_two_frameworks() -> None:
     assert [plan.software.framework for plan in found.alternatives()] == ["slime", "miles"]
 
 
+def test_arguments_without_a_field_are_kept_as_flags_that_say_the_same() -> None:
+    rl = "python slime/train.py --rollout-batch-size 4"
+    found = job(f"{rl} --disable-rewards-normalization --top_p=0.9 --my_own 3 -x 4")
+    assert found.plan.launch.extra_args == {
+        "rollout_batch_size": 4,
+        "disable-rewards-normalization": True,  # to store false is to give the flag
+        "--top_p": "0.9",  # not the same as --top-p
+        "--my_own": "3",
+        "-x": "4",
+    }
+
+
 def test_values_and_positions() -> None:
     found = job(
         f"{MEGATRON} --fp8-format e4m3 --num-layers 4 --lr $LR --load $BASE/x --log-interval 3"

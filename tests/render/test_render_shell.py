@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from precision_plan.api import compile
 from precision_plan.plan import Lowering
 from precision_plan.plan.lowering import MegatronLowering, RayLowering
 from precision_plan.plan.serving import Launch
@@ -144,3 +145,34 @@ def test_other_programs_are_started_by_torchrun() -> None:
     assert bash(stub, "-s", "--", "--rdzv-id=1").stdout.decode().split() == [
         "--nnodes=2", "--nproc-per-node=8", "--rdzv-id=1", "pretrain_gpt.py", "--bf16",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("entrypoint", "word"),
+    [
+        ("train.py", "train.py"),
+        ("tools/run.py", "tools/run.py"),
+        ("pretrain_gpt", "-m pretrain_gpt"),
+        ("megatron.tools.serve", "-m megatron.tools.serve"),
+        ("a b.c", "'a b.c'"),
+    ],
+)
+def test_a_module_is_started_as_one(entrypoint: str, word: str) -> None:
+    plan = PLAN.model_copy(update={"launch": Launch(entrypoint=entrypoint)})
+    lowering = Lowering(megatron=MegatronLowering(argv=("--bf16",)))
+    script = render_plan(replace(CLEAN, plan=plan, lowering=lowering), "shell")
+    assert f"  {word} \\\n" in script
+    assert bash(script, "-n").returncode == 0
+
+
+def test_an_engine_is_started_by_itself(tmp_path: Path) -> None:
+    recipe = tmp_path / "serve.yaml"
+    recipe.write_text(
+        "recipe: {title: x}\nsoftware: {framework: vllm, vllm: 0.33.0}\n"
+        "checkpoint: {hf_checkpoint: my/model}\nrollout: {kv_cache_dtype: fp8}\n"
+        "env: {vllm_worker: {VLLM_USE_DEEP_GEMM: 0}}\n"
+    )
+    script = render_plan(compile(recipe), "shell")
+    assert "export VLLM_USE_DEEP_GEMM=0\n" in script
+    shown = bash(script.replace("vllm serve", "printf '%s '"))
+    assert shown.stdout == b"my/model --kv-cache-dtype fp8 "

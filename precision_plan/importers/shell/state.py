@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from precision_plan.importers.jobs import Branch, Command, Leftover, LeftoverKind
-from precision_plan.importers.shell.tree import one_line
+from precision_plan.importers.shell.tree import one_line, start_of
 from precision_plan.importers.shell.world import World
 from precision_plan.importers.texts import Source, Text
 from precision_plan.plan import Diagnostic, Origin
@@ -47,7 +47,7 @@ class Shell:
 
     def origin(self, node: Node) -> Origin:
         """Line and column of a node."""
-        return self.source.origin(node.start_byte)
+        return self.source.origin(start_of(node, self.source))
 
     def leave(self, kind: LeftoverKind, node: Node, because: str = "", text: str = "") -> None:
         """Note what is not understood; a node counts once, and a limit once in a file."""

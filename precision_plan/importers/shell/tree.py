@@ -25,9 +25,23 @@ def parsed(source: Source) -> Node:
     return _parser().parse(source.data).root_node
 
 
+EXPANSIONS = frozenset(
+    {"simple_expansion", "expansion", "command_substitution", "arithmetic_expansion"}
+)
+
+
+def start_of(node: Node, source: Source) -> int:
+    """Where a node begins: in quotes, the grammar counts white space before ``$`` to it."""
+    start = node.start_byte
+    if node.type in EXPANSIONS:
+        while start < node.end_byte and source.data[start] in b" \t\r\n":
+            start += 1
+    return start
+
+
 def text_of(node: Node, source: Source) -> str:
     """The source text of a node."""
-    return source.data[node.start_byte : node.end_byte].decode("utf-8", "replace")
+    return source.data[start_of(node, source) : node.end_byte].decode("utf-8", "replace")
 
 
 def one_line(node: Node, source: Source, limit: int = 72) -> str:

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from precision_plan.importers.shell.state import Shell
-from precision_plan.importers.shell.tree import one_line, text_of
+from precision_plan.importers.shell.tree import EXPANSIONS, one_line, start_of, text_of
 from precision_plan.importers.shell.world import World
 from precision_plan.importers.texts import Piece, Text
 
@@ -179,7 +179,18 @@ def unknown(shell: Shell, node: Node, quoted: bool, name: str = "") -> Text:
     shown = text_of(node, shell.source)
     shown = shown if len(shown) <= 200 and "\n" not in shown else one_line(node, shell.source)
     return Text(
-        (Piece(shown, shell.source, node.start_byte, False, False, False, not quoted, name),)
+        (
+            Piece(
+                shown,
+                shell.source,
+                start_of(node, shell.source),
+                False,
+                False,
+                False,
+                not quoted,
+                name,
+            ),
+        )
     )
 
 
@@ -190,11 +201,10 @@ def between(
     at = start
     begun = False
     for child in node.children:
-        if child.type in {
-            "simple_expansion", "expansion", "command_substitution", "arithmetic_expansion",
-        } and child.start_byte >= start:  # fmt: skip
-            if child.start_byte > at:
-                yield _literal(shell, at, child.start_byte, escaped)
+        if child.type in EXPANSIONS and child.start_byte >= start:
+            begin = start_of(child, shell.source)
+            if begin > at:
+                yield _literal(shell, at, begin, escaped)
             yield from parts(shell, child, world, True)
             at = child.end_byte
             begun = True

@@ -14,6 +14,16 @@ SNIPPETS = {
     "words and quotes": r"""
         run a 'b c' "d e" f\ g "h"i'j' "" '' k\\l "m\"n" "o\p" 'q\r' "\$s" \$t
     """,
+    "white space between expansions": r"""
+        A=1; B="x y"; ARGS="--a 1"
+        for part in "--b 2" "--c 3"; do
+          ARGS="$ARGS $part"
+        done
+        run $ARGS "$A $B" "$A  $B" " $A ${B} " "$A $((A + 1)) $(echo z)" x"$A $B"y
+        ARGS="$ARGS
+        $B"
+        run $ARGS
+    """,
     "a missing continuation": """
         run --a 1 \\
           --b 2
