@@ -115,6 +115,8 @@ _SECRET_WORDS = frozenset(
     | {"PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL", "CREDENTIALS"}
 )
 _COUNTED = frozenset({"PER", "MAX", "MIN", "NUM", "EACH"})
+_COLUMNS = frozenset({"METADATA", "INPUT", "LABEL"})
+"""What is looked up by a key: ``IMAGE_METADATA_KEY`` is the name of a column."""
 
 
 @lru_cache(maxsize=4096)
@@ -128,6 +130,8 @@ def is_secret(name: str) -> bool:
         return False
     words = [word.rstrip("0123456789") for word in re.split(r"[^A-Z0-9]+", name.upper())]
     return any(
-        word in _SECRET_WORDS and not (index and words[index - 1] in _COUNTED)
+        word in _SECRET_WORDS
+        and not (index and words[index - 1] in _COUNTED)
+        and not (index and word == "KEY" and words[index - 1] in _COLUMNS)
         for index, word in enumerate(words)
     )

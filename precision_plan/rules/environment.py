@@ -288,7 +288,7 @@ def secret(ctx: Context) -> Iterator[Finding]:
         env: {all: {HF_TOKEN: "${HF_TOKEN}"}}
     """
     for scope, name, value in declared(ctx):
-        if value and is_secret(name) and not is_reference(value):
+        if is_secret(name) and _is_plain(value):
             yield ctx.found(
                 f"{name} looks like a secret and is written in plain text",
                 f"env.{scope}.{name}",
@@ -305,10 +305,13 @@ def secret(ctx: Context) -> Iterator[Finding]:
 
 
 def _is_plain(value: object) -> bool:
-    """True for a text that is what it says."""
-    return isinstance(value, str) and value not in _NO_SECRET and not is_reference(value)
+    """True for a text that is what it says, and no filler (``sk-000000000000``)."""
+    if not isinstance(value, str) or value in _NO_SECRET or is_reference(value):
+        return False
+    return len(value) < _FILLED or len(set(value[-_FILLED:])) > 1
 
 
+_FILLED = 8
 _NO_SECRET = frozenset({"", "EMPTY", "None"})
 """What is written where a client wants some key and the server none."""
 

@@ -32,6 +32,7 @@ def test_names_of_secrets(name: str) -> None:
     [
         "TOKENIZERS_PARALLELISM",
         "VLLM_MAX_TOKENS",
+        "SANDBOX_IMAGE_METADATA_KEY",
         "--input-key",
         "--label-key",
         "--max-tokens-per-gpu",

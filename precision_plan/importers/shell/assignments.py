@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from precision_plan.importers.shell.state import Shell
 from precision_plan.importers.shell.tree import WORDS, text_of
 from precision_plan.importers.shell.words import text, words
 from precision_plan.importers.shell.world import World
-from precision_plan.importers.texts import Text
+from precision_plan.importers.texts import Piece, Text
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -33,6 +34,8 @@ def assign(shell: Shell, node: Node, world: World) -> str:
                 shell.leave("syntax", child)
     else:
         new = text(shell, value, world) if value is not None else Text()
+        if _TO_BE_FILLED.search(new.shown) and new.known:
+            new = _to_be_filled(shell, node, name)
     before = world.variables.get(name)
     if appended and before is not None:
         if before.at is not None:
@@ -40,6 +43,17 @@ def assign(shell: Shell, node: Node, world: World) -> str:
         new = _sum(before.value, new)
     world.set(name, new, shell.at(node))
     return name
+
+
+_TO_BE_FILLED = re.compile(r"<\w[^<>\n]* [^<>\n]*>")
+"""A note to the reader, ``<path to the data>``; ``<eos>`` and the like are texts."""
+
+
+def _to_be_filled(shell: Shell, node: Node, name: str) -> Text:
+    """One word that whoever runs the script writes in: not known, and not the words of the note."""
+    shell.leave("unset", node, f"what {name} is to be, is still to be written in")
+    piece = Piece(f"${{{name}}}", shell.source, node.start_byte, False, False, name=name)
+    return Text((piece,))
 
 
 def _sum(before: Text | tuple[Text, ...], new: Text | tuple[Text, ...]) -> Text | tuple[Text, ...]:

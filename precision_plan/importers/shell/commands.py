@@ -242,7 +242,13 @@ def _not_there(shell: Shell, node: Node, name: Text, world: World) -> None:
 
 
 def _lost_backslash(shell: Shell, node: Node, found: list[Text]) -> None:
-    """A command whose name is a flag: the line before lost its backslash."""
+    """A command whose name is a flag: the line before lost its backslash.
+
+    Behind an assignment or a redirection it is no line of its own: what the grammar makes of
+    ``DATA=<your folder>`` is such a command.
+    """
+    if node.children[0].type != "command_name":
+        return
     before = shell.source.data[: node.start_byte].rstrip(b" \t")
     line = before.rpartition(b"\n")[0].rpartition(b"\n")[2]
     if line.rstrip().endswith(b"\\"):

@@ -170,6 +170,18 @@ def test_a_lost_backslash(text: str, line: int, because: str) -> None:
     assert because in found[0].because[0].text
 
 
+def test_a_note_to_be_filled_in_is_no_lost_backslash() -> None:
+    assert not read("DATA=<THE_FOLDER>\n\ntrain \\\n  --a 1\n").diagnostics
+
+
+def test_a_note_to_be_filled_in_is_one_word_that_is_not_known() -> None:
+    reading = read('W="<your dir>"\nE="<eos>"\ntrain --load $W/in --stop $E\n')
+    command = reading.commands[0]
+    assert words(command) == "train --load ${W}/in --stop <eos>"
+    assert [word.known for word in command.words] == [True, True, False, True, True]
+    assert left(reading) == [("unset", 'W="<your dir>"')]
+
+
 @pytest.mark.parametrize(
     "text",
     ['A="b\nc --d\n', "A='b\nc\n", "A=(\n --b 1\n", "if true; then\n train\n", "X=$(train\n"],
