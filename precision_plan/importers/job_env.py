@@ -27,13 +27,17 @@ _STRINGS = "ray@2.60.0:_private/runtime_env/validation.py:412-452"
 
 @dataclass(slots=True)
 class JobEnv:
-    """Variables by scope of the plan's ``env`` section, with the position of each."""
+    """Variables by scope of the plan's ``env`` section, with the position of each.
+
+    ``open``: there may be more, which a runtime environment sets that could not be read.
+    """
 
     scopes: dict[str, dict[str, str]] = field(default_factory=dict)
     origins: dict[str, Origin] = field(default_factory=dict)
     launch: dict[str, tuple[str, Origin]] = field(default_factory=dict)
     diagnostics: list[Diagnostic] = field(default_factory=list)
     leftovers: list[Leftover] = field(default_factory=list)
+    open: bool = False
 
     def add(self, scope: str, name: str, value: str, origin: Origin) -> None:
         """One variable; a later layer replaces an earlier one."""
@@ -111,6 +115,7 @@ def _job(found: JobEnv, options: Mapping[str, Text]) -> None:
         if read is not None:
             runtime_env(found, read[0], file, read[1])
         else:
+            found.open = True
             why = "the file of the runtime environment is not there to be read"
             found.leftovers.append(Leftover("source", file.shown, file.origin, why))
     for option, name in (("--working-dir", "working_dir"), ("--address", "ray_address")):
@@ -137,6 +142,7 @@ def _readable(found: JobEnv, read: JsonText, text: Text, place: str) -> bool:
     if read.fault is not None:
         _broken(found, place, read.fault)
     elif not isinstance(read.value, dict) and not text.known:
+        found.open = True
         why = f"what it stands for is more than a value, so that {place} is not known"
         found.leftovers.append(Leftover("arguments", " ".join(text.unknown), text.origin, why))
     elif not isinstance(read.value, dict):
@@ -204,13 +210,20 @@ def _variables(
             found.add(scope, name, value, origin)
         else:
             found.diagnostics.append(not_a_text(name, value, origin, place))
+            if isinstance(value, (bool, int, float)):  # what is meant is clear
+                found.add(scope, name, _shown(value), origin)
+
+
+def _shown(value: Any) -> str:
+    """A value as JSON spells it."""
+    return "null" if value is None else str(value).lower() if value in (True, False) else str(value)
 
 
 def not_a_text(
     name: str, value: Any, origin: Origin, place: str, source: str = _STRINGS
 ) -> Diagnostic:
     """The finding about a variable whose value is a number, a boolean or nothing."""
-    shown = "null" if value is None else str(value).lower() if value in (True, False) else value
+    shown = _shown(value)
     kind = "an object of texts" if name == "env_vars" else "a text"
     fix = () if isinstance(value, (dict, list)) else (Fix(f'"{name}": "{shown}"'),)
     return compose_diagnostic(

@@ -45,6 +45,9 @@ FREE_TEXTS = frozenset(
 )
 """Fields that hold a path: one with an unknown part is kept as it is spelt."""
 
+_SCOPES = ("all", "driver", "train_actor", "rollout_engine", "vllm_worker")
+"""Whose variables a runtime environment may set."""
+
 _TRAIN_ENV = "train_env_vars"
 
 
@@ -180,10 +183,17 @@ class _Job:
         elif isinstance(value, tuple) and len(value) == 1 and takes(section, key, value[0]):
             self.set(name, value[0], self.at(index))  # one of a list, where the plan has one
         else:
-            self.unknown.add(name)
             self.origins[name] = self.at(index)
-            why = f"{name} takes no such value"
-            self.leftovers.append(Leftover("word", str(value), self.at(index), why))
+            self._refused(name, value, index)
+
+    def _refused(self, name: str, value: Any, index: int) -> None:
+        """A value that a parser takes and no plan can hold; PP421 speaks of a cache's dtype."""
+        if name == "rollout.kv_cache_dtype":
+            self.extra["kv_cache_dtype"] = value
+            return
+        self.unknown.add(name)
+        why = f"{name} takes no such value"
+        self.leftovers.append(Leftover("word", str(value), self.at(index), why))
 
     def _extra(self, dest: str, value: Any, parsed: Parsed) -> None:
         """An argument that no plan field holds: by its dest, or its flag where that says more."""
@@ -255,6 +265,9 @@ class _Job:
         )
         for scope, variables in found.scopes.items():
             self.sections.setdefault("env", {})[scope] = variables
+        if found.open:
+            given = self.sections.get("env", {})
+            self.open |= {f"env.{scope}" for scope in _SCOPES if scope not in given}
         self.origins.update(found.origins)
         for name, (value, origin) in found.launch.items():
             self.set(f"launch.{name}", value, origin)

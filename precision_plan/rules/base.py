@@ -57,6 +57,9 @@ class Finding:
 Found = Finding | Iterable[Finding] | None
 
 
+_SCOPES = frozenset({"all", "driver", "train_actor", "rollout_engine", "vllm_worker"})
+
+
 @lru_cache(maxsize=1)
 def _known_dests() -> frozenset[str]:
     changed = (
@@ -174,7 +177,13 @@ class Context:
     def env_known(self) -> bool:
         """True if the plan says anything, be it "nothing", of the environment of the processes."""
         env = self.plan.env.__dict__
-        return any(env.get(scope) is not None for scope in ("all", "train_actor", "driver"))
+        said = any(env.get(scope) is not None for scope in ("all", "train_actor", "driver"))
+        return said and not self.env_open
+
+    @property
+    def env_open(self) -> bool:
+        """True if processes may have variables that the plan does not know of."""
+        return not self.plan.env.__dict__.keys() >= _SCOPES
 
     @property
     def trains(self) -> bool:

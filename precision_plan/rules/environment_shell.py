@@ -47,6 +47,8 @@ def export(ctx: Context) -> Iterator[Finding]:
         software: {framework: slime}
         env: {all: {CUDA_DEVICE_MAX_CONNECTIONS: "1"}, shell: {PYTHONUNBUFFERED: "1"}}
     """
+    if ctx.env_open:
+        return  # what could not be read may pass it on
     for name, value in (ctx.plan.env.shell or {}).items():
         row = env_var(name)
         if row is None or name in _SET_BY_RAY or _NOT_OF_THE_JOB.issuperset(row.read_by):

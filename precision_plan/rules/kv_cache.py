@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
+
 from precision_plan.facts.vllm import kv_dtypes
 from precision_plan.facts.vllm_backends import (
     AttentionBackend,
@@ -63,7 +65,8 @@ def not_in_version(ctx: Context) -> Found:
     row, have = kv_dtypes().get(asked), ctx.target.package("vllm")
     stage: Stage | None = "parse" if ctx.at_least("vllm", _FREE_TEXT) is False else None
     if row is None:
-        fix = (set_to((KV, "auto")),)
+        close = get_close_matches(asked.lower().replace("-", "_"), kv_dtypes(), n=1, cutoff=0.75)
+        fix = (*(set_to((KV, each)) for each in close), set_to((KV, "auto")))
         return ctx.found(f"vLLM has no KV cache dtype {asked}", KV, fix=fix, stage=stage)
     if have is None or have in row.versions:
         return None

@@ -146,7 +146,7 @@ def test_a_runtime_env_in_a_file(tmp_path: Path) -> None:
     words = (*texts(*START, "--runtime-env"), literal("env.yaml", script), *texts(*RUN))
     job = job_of(Command(words))
     assert job is not None
-    assert job.plan.env.all == {"NVTE_DEBUG": "1"}
+    assert job.plan.env.all == {"NVTE_DEBUG": "1", "NCCL_DEBUG": "1"}
     assert job.plan.origin("env.all.NVTE_DEBUG").line == 2
     assert [(each.id, each.origin.line) for each in job.diagnostics] == [("PP914", 3)]
     file.write_text("env_vars: {\n")

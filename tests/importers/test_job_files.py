@@ -90,7 +90,7 @@ def test_runtime_env_in_json() -> None:
     text = json.dumps({"env_vars": {"NCCL_NVLS_ENABLE": "1", "A": 1}, "env_var": {}}, indent=1)
     found = read("env.json", text, framework="slime")
     (job,) = found.jobs
-    assert job.plan.env.all == {"NCCL_NVLS_ENABLE": "1"}
+    assert job.plan.env.all == {"NCCL_NVLS_ENABLE": "1", "A": "1"}
     assert job.candidates == ("slime",)
     assert str(job.plan.origin("env.all.NCCL_NVLS_ENABLE")) == "env.json:3:3"
     assert findings(found) == [("PP914", "A", 4), ("PP913", "env_var", 6)]
@@ -106,7 +106,7 @@ def test_runtime_env_in_yaml() -> None:
     found = read("env.yaml", text)
     (job,) = found.jobs
     assert job.candidates == () and job.alternatives() == (job.plan,)
-    assert job.plan.env.all == {"NVTE_DEBUG": "1"}
+    assert job.plan.env.all == {"NCCL_CUMEM_ENABLE": "0", "NVTE_DEBUG": "1"}
     assert job.plan.launch.working_dir == "."
     assert str(job.plan.origin("env.all.NVTE_DEBUG")) == "env.yaml:4:3"
     assert findings(found) == [("PP914", "NCCL_CUMEM_ENABLE", 3)]

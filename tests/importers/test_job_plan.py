@@ -241,6 +241,35 @@ def test_a_value_that_the_plan_does_not_take_is_not_known() -> None:
     ]
 
 
+def test_a_cache_of_no_known_dtype_is_found() -> None:
+    engine = "vllm serve Qwen/Qwen3-8B --kv-cache-dtype fp8-e4m3"
+    trainer = "python3 train.py --hf-checkpoint /x --vllm-kv-cache-dtype fp8-e4m3"
+    for line in (engine, trainer):
+        found = job_of(Command(words(line)), Declared({"vllm": "0.33.0"}))
+        assert found is not None
+        report = check_alternatives(found.alternatives())
+        assert [each.id for each in report.diagnostics if each.severity == "error"] == ["PP421"]
+        assert "fp8_e4m3" in report.diagnostics[0].fix[0].text
+
+
+def test_a_runtime_environment_that_is_not_known_may_set_any_variable() -> None:
+    """Neither is a variable said to be absent, nor an export to reach nobody."""
+    line = "ray job submit{} -- python3 train.py --hf-checkpoint /x --tensor-model-parallel-size 2"
+    target = Declared({"gpu": "h100", "framework": "slime", "megatron_core": "0.16.1"})
+
+    def ids(option: str) -> set[str]:
+        exports = variables(CUDA_DEVICE_MAX_CONNECTIONS="1")
+        command = Command(words(line.format(option)), exports, variables(NCCL_DEBUG="INFO"))
+        found = job_of(command, target)
+        assert found is not None
+        assert found.plan.env.all == {"NCCL_DEBUG": "INFO"}
+        return {each.id for each in check_alternatives(found.alternatives()).diagnostics}
+
+    assert ids("") == {"PP324", "PP661"}
+    for option in (" --runtime-env-json $JSON", " --runtime-env elsewhere.yaml"):
+        assert ids(option) == set()
+
+
 def test_model_arguments_that_are_not_known_leave_the_rest_known() -> None:
     line = "python3 train.py --rollout-batch-size 8 --bf16 $MODEL_ARGS"
     unread = job_of(Command(words(line)), unread=True)
