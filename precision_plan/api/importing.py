@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from precision_plan.api.scripts import Script, read_launches
+from precision_plan.api.launch_files import Script, read_launches
 from precision_plan.compose import Composer
 from precision_plan.compose.reading import display_path
 from precision_plan.plan import Origin

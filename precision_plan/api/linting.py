@@ -8,6 +8,7 @@ from pathlib import Path
 from time import perf_counter
 
 from precision_plan.api.checking import NO_TITLE, Folders, check, check_profile
+from precision_plan.api.script_report import Scripts
 from precision_plan.compose import Composer, build_plan
 from precision_plan.compose.discovery import discover
 from precision_plan.compose.reading import display_path
@@ -15,7 +16,6 @@ from precision_plan.plan import UNKNOWN, CheckpointFiles, Diagnostic, Fix, Origi
 from precision_plan.plan.codes import compose_diagnostic
 from precision_plan.plan.compiled import LintReport
 from precision_plan.plan.given_target import check_target, with_target
-from precision_plan.plan.leftover import Leftover
 from precision_plan.rules import engine
 from precision_plan.rules.profiles import Profile
 from precision_plan.rules.registry import rules as all_rules
@@ -69,19 +69,14 @@ def lint(
         diagnostics += _placed(checked.diagnostics, display_path(candidate.path))
         rules = max(rules, checked.rules)
         _add(unchecked, checked.unchecked)
-    launches: list[Path] = []
-    others: list[Path] = []
-    leftovers: list[Leftover] = []
-    if found.scripts:
-        from precision_plan.api.scripts import check_script  # recipes need no shell grammar
+    scripts = Scripts()
+    if found.scripts or found.others:
+        from precision_plan.api.scripts import check_scripts  # recipes need no shell grammar
 
-        for path in found.scripts:
-            script = check_script(path, profile, target or {}, folders)
-            diagnostics += script.diagnostics
-            (launches if script.is_launch or script.diagnostics else others).append(path)
-            leftovers += script.leftovers if script.is_launch else ()
-            rules = max(rules, script.rules)
-            _add(unchecked, script.unchecked)
+        scripts = check_scripts(found, profile, target or {}, folders)
+        diagnostics += (*scripts.diagnostics, *map(_foreign, scripts.foreign))
+        rules = max(rules, scripts.rules)
+        _add(unchecked, scripts.unchecked)
     for path in found.checkpoints:
         report = _check_folder(folders.at(path), profile, target)
         diagnostics += _placed(report.diagnostics, display_path(path))
@@ -91,13 +86,17 @@ def lint(
         diagnostics=_distinct(diagnostics),
         files=tuple(
             display_path(path)
-            for path in (*(each.path for each in found.candidates), *launches, *found.checkpoints)
+            for path in (
+                *(each.path for each in found.candidates),
+                *scripts.files,
+                *found.checkpoints,
+            )
         ),
         rules_checked=rules,
         unchecked=unchecked,
         seconds=perf_counter() - started,
-        skipped=tuple(map(display_path, (*found.skipped, *others))),
-        leftovers=tuple(leftovers),
+        skipped=tuple(map(display_path, (*found.skipped, *scripts.skipped))),
+        leftovers=scripts.leftovers,
     )
 
 

@@ -8,17 +8,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from precision_plan.api.checking import Folders
-from precision_plan.compose.reading import display_path
+from precision_plan.api.launch_files import read_launches
+from precision_plan.api.script_report import Scripts
 from precision_plan.plan import Because, Diagnostic, Origin
-from precision_plan.plan.codes import compose_diagnostic
 from precision_plan.plan.leftover import Leftover
 from precision_plan.rules.alternatives import check_alternatives
 from precision_plan.rules.profiles import Profile
 from precision_plan.rules.suppress import suppress
 
 if TYPE_CHECKING:
+    from precision_plan.compose.discovery import Discovery
     from precision_plan.importers.jobs import Branch, ImportedJob
-    from precision_plan.importers.texts import Source
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,59 +47,53 @@ class _Judged:
     unchecked: Mapping[str, tuple[str, ...]]
 
 
-@dataclass(frozen=True, slots=True)
-class Script:
-    """A script that was read: its launches, one for each way, and what is said about itself."""
-
-    name: str
-    jobs: tuple[ImportedJob, ...] = ()
-    diagnostics: tuple[Diagnostic, ...] = ()
-    reading_leftovers: tuple[Leftover, ...] = ()
-    sources: tuple[Source, ...] = ()
-
-
-def read_launches(path: Path, target: Mapping[str, str]) -> Script:
-    """Read one script; of one that cannot be read, the only thing known is why."""
-    from precision_plan.importers.declarations import declared_in
-    from precision_plan.importers.job_plan import jobs_of
-    from precision_plan.importers.shell.files import Unreadable, read_script_file
-    from precision_plan.importers.shell.reader import read_script
-    from precision_plan.importers.texts import Source
-
-    shown = display_path(path)
-    try:
-        source = Source(shown, read_script_file(path))
-    except Unreadable as error:
-        return Script(
-            shown, diagnostics=(compose_diagnostic("PP010", f"{shown}: {error}", Origin(shown)),)
-        )
-    reading = read_script(source)
-    declared = declared_in(reading.sources)
-    jobs = jobs_of(reading, declared.over(target))
-    found = (*reading.diagnostics, *declared.diagnostics)
-    return Script(shown, jobs, found, reading.leftovers, reading.sources)
-
-
 def check_script(
     path: Path, profile: Profile, target: Mapping[str, str], folders: Folders
 ) -> ScriptCheck:
-    """Read one script and check every launch in it; a file that cannot be read is a finding."""
-    from precision_plan.importers.shell.suppressions import suppressions_of
-
-    script = read_launches(path, target)
-    judged = [_judge(job, profile, folders) for job in script.jobs]
-    found = [*script.diagnostics, *_together(judged)]
+    """Read one file and check every launch in it; a file that cannot be read is a finding."""
+    read = read_launches(path, target)
+    judged = [_judge(job, profile, folders) for job in read.jobs]
     unchecked = _all_unchecked(judged)
-    kept = suppress(found, suppressions_of(script.sources), unchecked)
+    kept = suppress([*read.diagnostics, *_together(judged)], read.suppressions, unchecked)
     if profile == "explore":
         kept = tuple(diagnostic for diagnostic in kept if diagnostic.severity == "error")
-    of_jobs = (each for job in script.jobs for each in job.leftovers)
     return ScriptCheck(
         tuple(sorted(kept, key=Diagnostic.sort_key)),
-        script.jobs,
-        tuple(dict.fromkeys((*script.reading_leftovers, *of_jobs))),
+        read.jobs,
+        read.leftovers,
         max((each.rules for each in judged), default=0),
         unchecked,
+    )
+
+
+def check_scripts(
+    found: Discovery, profile: Profile, target: Mapping[str, str], folders: Folders
+) -> Scripts:
+    """Check every script, and every file whose content may be that of a launch."""
+    diagnostics: list[Diagnostic] = []
+    files: list[Path] = []
+    skipped: list[Path] = []
+    foreign: list[Path] = []
+    leftovers: list[Leftover] = []
+    checks: list[ScriptCheck] = []
+    for path in (*found.scripts, *found.others):
+        check = check_script(path, profile, target, folders)
+        named = path in found.others
+        if not check.is_launch and (named or not check.diagnostics):
+            (foreign if named else skipped).append(path)
+            continue
+        checks.append(check)
+        files.append(path)
+        diagnostics += check.diagnostics
+        leftovers += check.leftovers if check.is_launch else ()
+    return Scripts(
+        tuple(diagnostics),
+        tuple(files),
+        tuple(skipped),
+        tuple(foreign),
+        tuple(leftovers),
+        max((check.rules for check in checks), default=0),
+        _all_unchecked(checks),
     )
 
 
@@ -126,7 +120,7 @@ def _placed(diagnostic: Diagnostic, job: ImportedJob) -> Diagnostic:
     return replace(diagnostic, origin=next(written, job.command.origin))
 
 
-def _all_unchecked(judged: Iterable[_Judged]) -> dict[str, tuple[str, ...]]:
+def _all_unchecked(judged: Iterable[_Judged | ScriptCheck]) -> dict[str, tuple[str, ...]]:
     found: dict[str, tuple[str, ...]] = {}
     for each in judged:
         for id, missing in each.unchecked.items():

@@ -14,6 +14,8 @@ from precision_plan.plan import SECTIONS
 
 _SUFFIXES = (".yaml", ".yml")
 _SCRIPTS = (".sh", ".bash", ".slurm", ".sbatch")
+_JOB = re.compile(r"^\s*[-{]?\s*[\"']?(env_vars|services|apiVersion)[\"']?[ \t]*:", re.MULTILINE)
+"""Keys of Ray's runtime environments, of docker compose and of Kubernetes."""
 _SHEBANG = re.compile(rb"#![^\n]*\b(bash|sh|zsh|dash)\b")
 _RECIPE_FOLDER = "recipes"
 _CONFIG, _QUANT_CONFIG = "config.json", "hf_quant_config.json"
@@ -42,7 +44,9 @@ class Discovery:
 
     ``skipped`` are YAML files that are neither recipes nor group files; ``missing`` are paths that
     do not exist, ``foreign`` files that were named but are no YAML by their suffix.
-    ``checkpoints`` are folders of Hugging Face checkpoints, ``scripts`` are shell scripts.
+    ``checkpoints`` are folders of Hugging Face checkpoints, ``scripts`` are shell scripts and
+    files that describe jobs. ``others`` were named and are none of these by their names: what is
+    in them decides.
     """
 
     candidates: tuple[Candidate, ...]
@@ -51,6 +55,7 @@ class Discovery:
     foreign: tuple[Path, ...]
     checkpoints: tuple[Path, ...] = ()
     scripts: tuple[Path, ...] = ()
+    others: tuple[Path, ...] = ()
 
 
 def discover(paths: Iterable[str | Path], *, skip_others: bool = False) -> Discovery:
@@ -66,7 +71,8 @@ def discover(paths: Iterable[str | Path], *, skip_others: bool = False) -> Disco
     A folder that holds a ``config.json`` beside safetensors files is a checkpoint. Of a folder
     that was named, one of them is enough, if ``config.json`` describes a model.
 
-    A shell script has the suffix of one, or begins with ``#!`` and the name of a shell.
+    A shell script has the suffix of one, or begins with ``#!`` and the name of a shell. YAML that
+    is no recipe describes a job if it has a key of Ray, docker compose or Kubernetes that does.
     """
     candidates: dict[str, Candidate] = {}
     skipped: dict[str, Path] = {}
@@ -74,6 +80,7 @@ def discover(paths: Iterable[str | Path], *, skip_others: bool = False) -> Disco
     foreign: list[Path] = []
     checkpoints: dict[str, Path] = {}
     scripts: dict[str, Path] = {}
+    others: list[Path] = []
     for name in map(str, paths):
         path = Path(name)
         if not name:  # an unset variable of a script, not the current folder
@@ -91,7 +98,9 @@ def discover(paths: Iterable[str | Path], *, skip_others: bool = False) -> Disco
         elif is_script(path):
             scripts.setdefault(_real(path), path)
         elif path.suffix not in _SUFFIXES:
-            foreign.append(path)
+            (others if path.is_file() else foreign).append(path)
+        elif is_job_file(path):
+            scripts.setdefault(_real(path), path)
         else:
             named = _group_file(path) or Candidate(path, conf=_conf_of_recipe(path))
             candidates[os.path.realpath(path)] = named
@@ -103,6 +112,7 @@ def discover(paths: Iterable[str | Path], *, skip_others: bool = False) -> Disco
         tuple(foreign),
         tuple(checkpoints.values()),
         tuple(scripts.values()),
+        tuple(others),
     )
 
 
@@ -113,7 +123,7 @@ def _take(
     scripts: dict[str, Path],
 ) -> None:
     """Put a file that was not asked for by name where it belongs."""
-    if is_script(file):
+    if is_script(file) or (file.suffix in _SUFFIXES and is_job_file(file)):
         scripts.setdefault(_real(file), file)
         return
     candidate = _candidate(file) if file.suffix in _SUFFIXES else None
@@ -142,6 +152,14 @@ def is_script(file: Path) -> bool:
             return _SHEBANG.match(opened.read(128)) is not None
     except OSError:
         return False
+
+
+def is_job_file(file: Path) -> bool:
+    """True for YAML that describes a job and is no recipe."""
+    if _group_file(file) is not None or _conf_of_recipe(file) is not None:
+        return False
+    text = _beginning(file)
+    return _JOB.search(text) is not None and not looks_like_recipe(text)
 
 
 def _files(folder: Path, checkpoints: list[Path]) -> Iterator[Path]:

@@ -96,7 +96,7 @@ def test_a_file_is_taken_once(tree: Path) -> None:
 def test_what_is_not_there_or_no_yaml_is_said(tree: Path) -> None:
     found = discover([tree / "nope", tree / "loose/g.txt"])
     assert found.missing == (str(tree / "nope"),)
-    assert names(tree, found.foreign) == ["loose/g.txt"]
+    assert names(tree, found.others) == ["loose/g.txt"]
     assert found.candidates == ()
 
 

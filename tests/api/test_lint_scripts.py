@@ -130,3 +130,42 @@ def test_the_checkpoint_beside_the_script_says_what_it_is(tmp_path: Path) -> Non
     text = "# precision-plan: vllm=0.33.0\nvllm serve $(dirname $0)/checkpoint --dtype {}\n"
     assert "PP408" in dict(ids(linted(tmp_path, text.replace("{}", "half"))))
     assert "PP408" not in dict(ids(linted(tmp_path, text.replace("{}", "bfloat16"))))
+
+
+JOBS = {
+    "ps.txt": "UID PID PPID C STIME TTY TIME CMD\n"
+    "root 7 1 0 10:00 ? 00:00:01 python3 train.py --bf16 --fp16 --vllm-dtype auto\n",
+    "cmdline": "python3\0train.py\0--bf16\0--fp16\0--vllm-dtype\0auto\0",
+    "argv.txt": "python3 train.py --bf16 --fp16 --vllm-dtype auto\n",
+    "compose.yaml": "services:\n  train:\n    command: python3 train.py --bf16 --fp16"
+    " --vllm-dtype auto\n",
+    "pod.yaml": "apiVersion: v1\nkind: Pod\nspec:\n  containers:\n  - name: a\n"
+    "    command: [python3, train.py, --bf16, --fp16, --vllm-dtype, auto]\n",
+}
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_launches_that_stand_in_other_files(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(JOBS[name])
+    report = lint([tmp_path / name], target={"framework": "vime"})
+    assert [found.id for found in report.diagnostics if found.severity == "error"] == ["PP101"]
+    assert len(report.files) == 1
+    if name.endswith(".yaml"):
+        assert lint([tmp_path], target={"framework": "vime"}).files == report.files
+
+
+@pytest.mark.parametrize("name", ["env.json", "env.yaml"])
+def test_a_runtime_environment_by_itself(name: str, tmp_path: Path) -> None:
+    text = '{"env_vars": {"PYTHONBUFFERED": "16"}, "working_dirr": "."}\n'
+    (tmp_path / name).write_text(text)
+    report = lint([tmp_path / name], target={"framework": "vime"})
+    assert {"PP604"} <= {found.id for found in report.diagnostics}
+    assert {found.origin.line for found in report.diagnostics} == {1}
+    assert exit_code(report.diagnostics, "warning") == 1
+
+
+def test_a_named_file_that_starts_nothing_is_told(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("call me\n")
+    (tmp_path / "data.json").write_text("[1, 2]\n")
+    report = lint([tmp_path / "notes.txt", tmp_path / "data.json"])
+    assert [found.id for found in report.diagnostics] == ["PP010", "PP010"]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from precision_plan.api import compile, import_script
-from precision_plan.api.scripts import read_launches
+from precision_plan.api.launch_files import read_launches
 from precision_plan.plan.unknown import is_reference
 from tests.importers.round_trip import (
     again,

@@ -19,8 +19,8 @@ class Unreadable(Exception):
     """A script that cannot be read; the text says why."""
 
 
-def read_script_file(path: Path) -> bytes:
-    """The bytes of a script.
+def read_script_file(path: Path, *, binary: bool = False) -> bytes:
+    """The bytes of a script; ``binary`` allows NUL bytes, as between a process's arguments.
 
     Raises:
         Unreadable: if it is no regular file, too large, not permitted, or not text.
@@ -37,7 +37,7 @@ def read_script_file(path: Path) -> bytes:
         data = path.read_bytes()
     except OSError as error:
         raise Unreadable((error.strerror or str(error)).lower()) from None
-    if b"\0" in data:
+    if b"\0" in data and not binary:
         raise Unreadable("it is no text: it holds NUL bytes")
     try:
         data.decode("utf-8")
