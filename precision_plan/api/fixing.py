@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from precision_plan.api.checking import Folders, check, check_profile
+from precision_plan.api.fix_judging import doubt, key, worse
 from precision_plan.api.linting import check_group
 from precision_plan.compose import Composer
 from precision_plan.compose.discovery import Candidate, discover
@@ -40,15 +41,17 @@ def fix(
 ) -> Fixes:
     """What the safe fixes of :func:`lint` make of the files below ``paths``; nothing is written.
 
-    Only files below ``paths`` change. A fix never rests on an assumed target: a setting that has
-    no effect on one machine may have one on another. A setting of a group file, or of a recipe
-    that other recipes include, is left alone unless the schema refuses it for all of them.
+    What they make of scripts is only proposed (:attr:`Fixes.proposed`). Only files below
+    ``paths`` change. A fix never rests on an assumed target: a setting that has no effect on one
+    machine may have one on another. A setting of a group file, or of a recipe that other recipes
+    include, is left alone unless the schema refuses it for all of them.
 
     Raises:
         ValueError: if there is no such profile.
     """
     check_profile(profile)
-    candidates = discover(paths, skip_others=skip_others).candidates
+    discovered = discover(paths, skip_others=skip_others)
+    candidates = discovered.candidates
     names = frozenset(display_path(each.path) for each in candidates)
     judge = _Judge(profile, conf_dir, search_paths, names)
     shared = _shared(judge, candidates)
@@ -60,14 +63,24 @@ def fix(
             continue
         file.settle()
         done.append(file)
+    proposals = None
+    if discovered.scripts:
+        from precision_plan.api.script_fixing import fix_scripts
+
+        proposals = fix_scripts(discovered.scripts, profile)
     return Fixes(
         tuple(each for file in done for each in file.fixed),
-        tuple(each for file in done for each in file.unfixed),
+        (
+            *(each for file in done for each in file.unfixed),
+            *(proposals.unfixed if proposals else ()),
+        ),
         tuple(
             FileChange(file.path, file.name, file.before, file.text)
             for file in done
             if file.text != file.before
         ),
+        proposals.changes if proposals else (),
+        proposals.fixed if proposals else (),
     )
 
 
@@ -149,8 +162,8 @@ class _File:
     @property
     def unfixed(self) -> tuple[Unfixed, ...]:
         """Findings that are still there although they have a safe fix."""
-        left = {_key(found) for found in self._last.diagnostics} if self._last else set()
-        refused = (each for key, each in self._refused.items() if key in left)
+        left = {key(found) for found in self._last.diagnostics} if self._last else set()
+        refused = (each for found, each in self._refused.items() if found in left)
         return (*refused, *self._waiting)
 
     def settle(self) -> None:
@@ -164,10 +177,10 @@ class _File:
 
     def _note(self, judged: _Judged) -> None:
         """Remember where a finding stood before any line moved; of several alike, none is it."""
-        alike = Counter(map(_key, judged.diagnostics))
+        alike = Counter(map(key, judged.diagnostics))
         for found in judged.diagnostics:
-            if alike[_key(found)] == 1:
-                self._seen.setdefault(_key(found), found)
+            if alike[key(found)] == 1:
+                self._seen.setdefault(key(found), found)
 
     def _round(self, judged: _Judged, tries: Sequence[_Try]) -> bool:
         """All at once if that goes well, else one by one; true if the text changed."""
@@ -203,7 +216,7 @@ class _File:
         if worse is None:
             self.text = self.judge.texts[str(self.path)] = text
             for each in applied:
-                first = self._seen.get(_key(each.diagnostic), each.diagnostic)
+                first = self._seen.get(key(each.diagnostic), each.diagnostic)
                 self.fixed.append(Fixed(first, each.fix))
             return True
         if len(applied) == 1:
@@ -231,21 +244,10 @@ class _File:
             del self.judge.texts[str(self.path)]
         else:
             self.judge.texts[str(self.path)] = kept
-        before, now = (Counter(map(_key, each)) for each in (judged.diagnostics, after))
-        for key, number in Counter(_key(each.diagnostic) for each in applied).items():
-            if now[key] > before[key] - number:
-                return "the finding would stay"
         # What was refused is read now: there may be something to say about it.
         refused = [each for each in applied if each.diagnostic.stage == "compose"]
-        read = {field for each in refused for field in each.fix.edits}
-        known = Counter((found.id, found.field) for found in judged.diagnostics)
-        for found in after:
-            known[found.id, found.field] -= 1
-            hidden = bool(refused) and (found.stage != "compose" or found.field in read)
-            expected = found.id == _UNUSED or hidden
-            if known[found.id, found.field] < 0 and not expected:
-                return f"it would bring {found.id}: {found.message}"
-        return None
+        read = {field for each in refused for field in each.fix.edits} if refused else None
+        return worse(judged.diagnostics, after, (each.diagnostic for each in applied), read)
 
     # -- from findings to edits -------------------------------------------------------------
 
@@ -257,15 +259,15 @@ class _File:
         self._waiting = []
         for diagnostic in judged.diagnostics:
             fix = diagnostic.safe_fix
-            if fix is None or _key(diagnostic) in self._refused:
+            if fix is None or key(diagnostic) in self._refused:
                 continue
             if diagnostic.stage == "compose" and diagnostic.origin.file != self.name:
                 if diagnostic.origin.file not in self.judge.names:
                     self._refuse(diagnostic, fix, f"{diagnostic.origin.file} was not given")
                 continue  # else it has a turn of its own
-            doubt = _doubt(diagnostic, errors)
-            if doubt is not None:
-                self._waiting.append(Unfixed(diagnostic, fix, doubt))
+            why = doubt(diagnostic, errors)
+            if why is not None:
+                self._waiting.append(Unfixed(diagnostic, fix, why))
                 continue
             try:
                 changes = self._changes(diagnostic, fix, judged.origins, document)
@@ -311,39 +313,7 @@ class _File:
         return changes
 
     def _refuse(self, diagnostic: Diagnostic, fix: Fix, why: str) -> None:
-        self._refused[_key(diagnostic)] = Unfixed(diagnostic, fix, why)
-
-
-def _doubt(diagnostic: Diagnostic, errors: Iterable[Diagnostic]) -> str | None:
-    """Why a setting may have an effect after all: an error is about what it rests on.
-
-    Amax options have none without an FP8 format; but if the recipe asks for FP8 and the format is
-    what is missing, they will have one as soon as a person has written it. An error about what
-    goes away is none then.
-    """
-    if diagnostic.stage == "compose":
-        return None
-    edits = diagnostic.safe_fix.edits if diagnostic.safe_fix else {}
-    mine = _concerned(diagnostic) - {field for field, value in edits.items() if value is None}
-    for error in errors:
-        common = mine & _concerned(error)
-        if common and error is not diagnostic:
-            return f"{error.id} is an error about {min(common)}, to be resolved first"
-    return None
-
-
-def _concerned(diagnostic: Diagnostic) -> set[str]:
-    """Fields that a finding is about, rests on, or that a person would change to end it."""
-    fields = {diagnostic.field, *(premise.field for premise in diagnostic.because)}
-    return {*filter(None, fields), *(field for fix in diagnostic.fix for field in fix.edits)}
-
-
-_UNUSED = "PP021"
-"""A suppression of what is gone has nothing to silence any more; the next round removes it."""
-
-
-def _key(diagnostic: Diagnostic) -> tuple[object, ...]:
-    return (diagnostic.id, diagnostic.field, diagnostic.message)
+        self._refused[key(diagnostic)] = Unfixed(diagnostic, fix, why)
 
 
 def _package(document: Document, candidate: Candidate) -> str:

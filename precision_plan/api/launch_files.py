@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from precision_plan.compose.discovery import is_script
@@ -27,7 +28,8 @@ _JOB_FILES = (".yaml", ".yml", ".json")
 class Script:
     """A file with its launches, one for each way, and what is said about the file itself.
 
-    ``reading_leftovers`` are those of the file; a launch has its own.
+    ``reading_leftovers`` are those of the file; a launch has its own. ``reading`` is what a shell
+    script says.
     """
 
     name: str
@@ -35,6 +37,7 @@ class Script:
     diagnostics: tuple[Diagnostic, ...] = ()
     reading_leftovers: tuple[Leftover, ...] = ()
     suppressions: tuple[Suppression, ...] = ()
+    reading: ScriptReading | None = None
 
     @property
     def leftovers(self) -> tuple[Leftover, ...]:
@@ -43,12 +46,22 @@ class Script:
         return tuple(dict.fromkeys((*self.reading_leftovers, *of_jobs)))
 
 
-def read_launches(path: Path, target: Mapping[str, str]) -> Script:
-    """The launches of one file; one that cannot be read is a finding."""
+NOTHING_INSTEAD: Mapping[str, bytes] = MappingProxyType({})
+
+
+def read_launches(
+    path: Path, target: Mapping[str, str], instead: Mapping[str, bytes] = NOTHING_INSTEAD
+) -> Script:
+    """The launches of one file; one that cannot be read is a finding.
+
+    ``instead`` has texts for scripts by the path as it is shown, in the place of those on disk.
+    """
     from precision_plan.importers.shell.files import Unreadable, read_script_file
 
     shown = display_path(path)
     script = is_script(path)
+    if shown in instead:
+        return _shell(Source(shown, instead[shown]), target, instead)
     try:
         data = read_script_file(path, binary=not script and path.suffix not in _JOB_FILES)
     except Unreadable as error:
@@ -59,7 +72,7 @@ def read_launches(path: Path, target: Mapping[str, str]) -> Script:
     if path.suffix in _JOB_FILES:
         return _job_file(source, target)
     if script or not _lists_processes(data):
-        return _shell(source, target)
+        return _shell(source, target, instead)
     return _processes(source, target)
 
 
@@ -69,11 +82,11 @@ def _lists_processes(data: bytes) -> bool:
     return b"\0" in data or (b"PID" in head and (b"CMD" in head or b"COMMAND" in head))
 
 
-def _shell(source: Source, target: Mapping[str, str]) -> Script:
+def _shell(source: Source, target: Mapping[str, str], instead: Mapping[str, bytes]) -> Script:
     from precision_plan.importers.shell.reader import read_script
     from precision_plan.importers.shell.suppressions import suppressions_of
 
-    return _from_reading(read_script(source), target, suppressions_of)
+    return _from_reading(read_script(source, instead), target, suppressions_of)
 
 
 def _processes(source: Source, target: Mapping[str, str]) -> Script:
@@ -98,6 +111,7 @@ def _from_reading(
         (*reading.diagnostics, *declared.diagnostics),
         reading.leftovers,
         suppressions(reading.sources),
+        reading,
     )
 
 

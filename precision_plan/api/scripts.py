@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from precision_plan.api.checking import Folders
-from precision_plan.api.launch_files import read_launches
+from precision_plan.api.launch_files import NOTHING_INSTEAD, Script, read_launches
 from precision_plan.api.script_report import Scripts
 from precision_plan.plan import Because, Diagnostic, Origin
 from precision_plan.plan.leftover import Leftover
@@ -23,13 +23,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ScriptCheck:
-    """What there is to say about one script. ``jobs`` are its launches, one for each way."""
+    """What there is to say about one script. ``jobs`` are its launches, one for each way.
+
+    ``by_job`` are the findings of each launch alone, as they were before comments silenced any.
+    """
 
     diagnostics: tuple[Diagnostic, ...]
     jobs: tuple[ImportedJob, ...] = ()
     leftovers: tuple[Leftover, ...] = ()
     rules: int = 0
     unchecked: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    by_job: tuple[tuple[Diagnostic, ...], ...] = ()
+    script: Script | None = None
 
     @property
     def is_launch(self) -> bool:
@@ -48,10 +53,17 @@ class _Judged:
 
 
 def check_script(
-    path: Path, profile: Profile, target: Mapping[str, str], folders: Folders
+    path: Path,
+    profile: Profile,
+    target: Mapping[str, str],
+    folders: Folders,
+    instead: Mapping[str, bytes] = NOTHING_INSTEAD,
 ) -> ScriptCheck:
-    """Read one file and check every launch in it; a file that cannot be read is a finding."""
-    read = read_launches(path, target)
+    """Read one file and check every launch in it; a file that cannot be read is a finding.
+
+    ``instead`` is that of :func:`read_launches`.
+    """
+    read = read_launches(path, target, instead)
     judged = [_judge(job, profile, folders) for job in read.jobs]
     unchecked = _all_unchecked(judged)
     kept = suppress([*read.diagnostics, *_together(judged)], read.suppressions, unchecked)
@@ -63,6 +75,8 @@ def check_script(
         read.leftovers,
         max((each.rules for each in judged), default=0),
         unchecked,
+        tuple(each.diagnostics for each in judged),
+        read,
     )
 
 

@@ -23,7 +23,7 @@ def add_fix_options(parser: Parser) -> None:
         "--fix",
         action="store_true",
         help="apply safe fixes to the recipes and group files below PATH; comments, order, quotes "
-        "and line endings are kept",
+        "and line endings are kept; what they make of scripts is shown as a diff",
     )
     parser.add_argument(
         "--dry-run",

@@ -209,7 +209,8 @@ def _variables(
         if isinstance(value, str):
             found.add(scope, name, value, origin)
         else:
-            found.diagnostics.append(not_a_text(name, value, origin, place))
+            field = f"env.{scope}.{name}"
+            found.diagnostics.append(not_a_text(name, value, origin, place, field=field))
             if isinstance(value, (bool, int, float)):  # what is meant is clear
                 found.add(scope, name, _shown(value), origin)
 
@@ -220,12 +221,19 @@ def _shown(value: Any) -> str:
 
 
 def not_a_text(
-    name: str, value: Any, origin: Origin, place: str, source: str = _STRINGS
+    name: str, value: Any, origin: Origin, place: str, source: str = _STRINGS, field: str = ""
 ) -> Diagnostic:
-    """The finding about a variable whose value is a number, a boolean or nothing."""
+    """The finding about a variable whose value is a number, a boolean or nothing.
+
+    To quote a whole number is safe, where ``field`` is the plan field that then holds it.
+    """
     shown = _shown(value)
     kind = "an object of texts" if name == "env_vars" else "a text"
-    fix = () if isinstance(value, (dict, list)) else (Fix(f'"{name}": "{shown}"'),)
+    fix: tuple[Fix, ...] = ()
+    if field and type(value) is int:
+        fix = (Fix(f'"{name}": "{value}"', {field: str(value)}, "safe"),)
+    elif not isinstance(value, (dict, list)):
+        fix = (Fix(f'"{name}": "{shown}"'),)
     return compose_diagnostic(
         "PP914",
         f"{name} is {shown}; it must be {kind}",

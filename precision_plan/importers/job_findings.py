@@ -127,6 +127,10 @@ def _found(
 def _unknown(problem: Problem, reader: Reader, origin: Origin) -> Diagnostic | None:
     flag = problem.flag
     if reader.complete:
+        dashed = flag.replace("_", "-")
+        if dashed != flag and dashed in reader.options():
+            spelling = Fix(f"write {dashed}", {flag: dashed}, "safe")
+            return _found("PP901", problem, origin, (), (spelling,))
         because, fix = why_unknown(flag, reader.megatron_core or DEFAULT_VERSION)
         return _found("PP901", problem, origin, because, fix)
     close = _close(flag, reader)

@@ -41,7 +41,7 @@ class JsonText:
 
 def read_json(text: Text) -> JsonText:
     """Parse a text as Python's ``json.loads`` does."""
-    clean, places, stand_ins, open_ended = _cleaned(text)
+    clean, places, stand_ins, open_ended = cleaned(text)
     try:
         value = json.loads(clean)
     except json.JSONDecodeError as error:
@@ -54,7 +54,7 @@ def read_json(text: Text) -> JsonText:
     repeated = []
     if isinstance(value, dict):
         for key in keys(clean):
-            where = text.origin_at(_place(places, key.offset))
+            where = text.origin_at(place_of(places, key.offset))
             origins[key.path] = where
             if key.repeated:
                 repeated.append(Fault(key.path, where))
@@ -67,17 +67,17 @@ def read_json(text: Text) -> JsonText:
 def _fault(text: Text, places: list[int] | None, error: json.JSONDecodeError) -> Fault:
     at = min(error.pos, max(len(error.doc) - 1, 0))
     message = error.msg[:1].lower() + error.msg[1:]
-    return Fault(message, text.origin_at(_place(places, at)))
+    return Fault(message, text.origin_at(place_of(places, at)))
 
 
-def _place(places: list[int] | None, at: int) -> int:
+def place_of(places: list[int] | None, at: int) -> int:
     """The character of the shown text that one of the parsed text stands for."""
     if places is None:
         return at
     return places[at] if at < len(places) else places[-1] if places else 0
 
 
-def _cleaned(text: Text) -> tuple[str, list[int] | None, dict[str, str], bool]:
+def cleaned(text: Text) -> tuple[str, list[int] | None, dict[str, str], bool]:
     """The text that can be parsed, its places in the shown text, what the stand-ins stand for, and
     whether an unknown piece is outside of a string."""
     if text.known:

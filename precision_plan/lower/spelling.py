@@ -6,7 +6,8 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from precision_plan.facts.megatron import MegatronFlag
+from precision_plan.facts.megatron import MegatronFlag, flags_by_field
+from precision_plan.facts.megatron_shape import shape_flags
 from precision_plan.plan import Item, Reason
 
 
@@ -57,6 +58,21 @@ def words(item: Item) -> tuple[str, ...]:
 def command_line(items: Iterable[Item]) -> tuple[str, ...]:
     """The words of all items in order."""
     return tuple(word for item in items for word in words(item))
+
+
+def field_words(field: str, value: Any) -> tuple[str, ...] | None:
+    """The words that give Megatron a plan field's value, in the newest spelling.
+
+    Empty for a switch that is off by not being there; ``None`` if no flag can say the value.
+    """
+    flag = flags_by_field().get(field)
+    flag = flag or next((each for each in shape_flags() if each.field == field), None)
+    if flag is None:
+        return None
+    item = flag_item(flag, value, Reason(field))
+    if item is None:
+        return () if isinstance(value, bool) else None
+    return words(item)
 
 
 def flag_item(flag: MegatronFlag, value: Any, reason: Reason) -> Item | None:

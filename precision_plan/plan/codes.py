@@ -99,7 +99,7 @@ _CODES = (
          "one of them can be compared, not all at once."),
     Code("PP901", "unknown-flag", "error", False, "The parser has no such option",
          "Megatron-LM and miles refuse it; vime and slime drop it in silence, so that what it "
-         "asked for does not happen."),
+         "asked for does not happen.", fixable=True),
     Code("PP902", "flag-value-refused", "error", False, "The option does not take this value",
          "Argparse checks type and choices before anything else runs."),
     Code("PP903", "flag-value-count", "error", False, "The option has too few or too many values",
@@ -131,7 +131,8 @@ _CODES = (
     Code("PP914", "variable-is-no-text", "error", False,
          "A variable's value is a number, a boolean or nothing",
          "Ray takes texts only and raises TypeError before the job or the actor starts; Kubernetes "
-         "refuses the object, and docker compose a boolean. Write the value in quotes."),
+         "refuses the object, and docker compose a boolean. Write the value in quotes.",
+         fixable=True),
     Code("PP915", "broken-json", "error", False, "A JSON or YAML text of the launch cannot be read",
          "The program that reads it stops; a lost comma or quote is the usual reason."),
     Code("PP916", "json-key-twice", "warning", False, "A key stands twice in a JSON object",

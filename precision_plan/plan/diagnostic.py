@@ -45,6 +45,8 @@ class Because:
 class Fix:
     """A way out. ``edits`` maps plan fields to new values (``None`` removes the key).
 
+    Of a script, a key may be an option as it is written, which gets another spelling.
+
     Only a ``safe`` fix is applied by ``lint --fix``: one that cannot change what is trained or
     served, or that spells a refused key or value as it can only have been meant. ``comment`` is
     the position of a comment that goes.

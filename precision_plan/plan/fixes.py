@@ -39,7 +39,8 @@ class FileChange:
 class Fixes:
     """All of it: what is fixed, what could not be, and the files that change.
 
-    ``proposed`` are changes of files that are never written, only shown: launch scripts.
+    ``proposed`` are changes of files that are never written, only shown: launch scripts;
+    ``proposals`` are the findings that they would end.
     ``written`` is false for a dry run.
     """
 
@@ -47,4 +48,5 @@ class Fixes:
     unfixed: tuple[Unfixed, ...] = ()
     changes: tuple[FileChange, ...] = ()
     proposed: tuple[FileChange, ...] = ()
+    proposals: tuple[Fixed, ...] = ()
     written: bool = False

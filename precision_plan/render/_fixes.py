@@ -16,11 +16,16 @@ _INDENT = 9  # "  fixed  "
 
 
 def fix_lines(fixes: Fixes, width: int, style: Style) -> list[str]:
-    """One entry for each finding that is gone, and for each whose fix could not be applied."""
+    """One entry for each finding that is gone, and for each whose fix could not be applied.
+
+    Fixes of scripts stand in the diff below.
+    """
     mask = Mask()
     lines: list[str] = []
     for each in fixes.fixed:
         lines += _entry("fixed", each.diagnostic, _done(each.fix, mask), mask, width, style)
+    for each in fixes.proposals:
+        lines += _entry("diff", each.diagnostic, _done(each.fix, mask), mask, width, style)
     return [*lines, *left_lines(fixes, width, style)]
 
 
@@ -36,13 +41,21 @@ def left_lines(fixes: Fixes, width: int, style: Style) -> list[str]:
 
 def fix_summary(fixes: Fixes, remaining: int) -> str:
     """``fixed 3 findings in 2 files; 1 remains``, or what would be fixed if it were no dry run."""
+    if not fixes.written:
+        findings = _count(len(fixes.fixed) + len(fixes.proposals), "finding")
+        return f"would fix {findings} in {_count(len(fixes.changes) + len(fixes.proposed), 'file')}"
     findings = _count(len(fixes.fixed), "finding")
-    files = _count(len(fixes.changes), "file")
-    if fixes.written:
-        return (
-            f"fixed {findings} in {files}; {remaining} {'remains' if remaining == 1 else 'remain'}"
+    told = [
+        f"fixed {findings} in {_count(len(fixes.changes), 'file')}",
+        f"{remaining} {'remains' if remaining == 1 else 'remain'}",
+    ]
+    if fixes.proposals:
+        findings = _count(len(fixes.proposals), "finding")
+        told.append(
+            f"the diff would fix {findings} in {_count(len(fixes.proposed), 'script')}, "
+            "which is not written"
         )
-    return f"would fix {findings} in {files}"
+    return "; ".join(told)
 
 
 def fix_diff(fixes: Fixes) -> str:
@@ -61,6 +74,7 @@ def fix_data(fixes: Fixes) -> dict[str, Any]:
             {**_data(each.diagnostic, each.fix, mask), "why": mask.text(each.why)}
             for each in fixes.unfixed
         ],
+        "proposed": [_data(each.diagnostic, each.fix, mask) for each in fixes.proposals],
         "changed_files": [mask.text(change.name) for change in fixes.changes],
         "diff": fix_diff(fixes),
     }
@@ -70,7 +84,7 @@ def _entry(
     label: str, found: Diagnostic, text: str, mask: Mask, width: int, style: Style
 ) -> list[str]:
     where = printable(mask.text(str(found.origin)))
-    painted = style("good" if label == "fixed" else "dim", f"  {label}")
+    painted = style("dim" if label == "left" else "good", f"  {label}")
     return hanging(f"  {label}", f"{found.id} {where}  {text}", width,
                    indent=_INDENT, painted=painted)  # fmt: skip
 

@@ -245,3 +245,43 @@ def test_fixes_and_a_baseline(folder: Path, capsys: pytest.CaptureFixture[str]) 
     assert main(["lint", "--baseline", "b.json", "--fix", "recipe.yaml"]) == 0
     assert "fixed 4 findings in 1 file" in capsys.readouterr().out
     assert "fp8_format: e4m3" in written(folder)
+
+
+SCRIPT = """\
+# precision-plan: framework=megatron-lm megatron_core=0.16.1 transformer_engine=2.9.0
+torchrun pretrain_gpt.py --bf16 \\
+    --fp8-interval 4 \\
+    --num-layers 2
+"""
+SCRIPT_DIFF = """\
+--- a/run.sh
++++ b/run.sh
+@@ -1,4 +1,3 @@
+ # precision-plan: framework=megatron-lm megatron_core=0.16.1 transformer_engine=2.9.0
+ torchrun pretrain_gpt.py --bf16 \\
+-    --fp8-interval 4 \\
+     --num-layers 2
+"""
+
+
+def test_scripts_are_shown_and_never_written(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "run.sh").write_text(SCRIPT)
+    assert main(["lint", "--fix", "--dry-run", "run.sh"]) == 0
+    shown = capsys.readouterr()
+    assert (shown.out, shown.err) == (SCRIPT_DIFF, "would fix 1 finding in 1 file\n")
+    assert main(["lint", "--fix", "run.sh", "recipe.yaml"]) == 0
+    shown = capsys.readouterr()
+    assert "\n  diff   PP172 run.sh:3:5  remove training.fp8_interval\n" in shown.out
+    assert f"\n{SCRIPT_DIFF}\n" in shown.out
+    told = " ".join(shown.out.split())
+    assert (
+        "fixed 4 findings in 1 file; 1 remains; the diff would fix 1 finding in 1 script, "
+        "which is not written"
+    ) in told
+    assert (folder / "run.sh").read_text() == SCRIPT
+    assert main(["lint", "--fix", "--format", "json", "run.sh"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert [(each["id"], each["line"]) for each in data["proposed"]] == [("PP172", 3)]
+    assert (data["fixed"], data["changed_files"], data["diff"]) == ([], [], SCRIPT_DIFF)

@@ -14,17 +14,19 @@ from precision_plan.rules.registry import rules
 PAGE = (Path(__file__).parents[2] / "docs" / "fixes.md").read_text(encoding="utf-8")
 
 
-def test_the_transcript_is_what_is_printed(
+def test_the_transcripts_are_what_is_printed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (transcript,) = re.findall(r"```\n\$ precision-plan (.*?)```", PAGE, re.S)
-    command, _, diff = transcript.partition("\n")
-    lines = diff.splitlines()[3:]
-    before = "".join(f"{line[1:]}\n" for line in lines if line[:1] in (" ", "-"))
+    transcripts = re.findall(r"```\n\$ precision-plan (.*?)```", PAGE, re.S)
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "recipe.yaml").write_text(before)
-    assert main(command.split()) == 1
-    assert capsys.readouterr().out == diff
+    for transcript in transcripts:
+        command, _, diff = transcript.partition("\n")
+        lines = diff.splitlines()[3:]
+        before = "".join(f"{line[1:]}\n" for line in lines if line[:1] in (" ", "-"))
+        (tmp_path / command.split()[-1]).write_text(before)
+        assert main(command.split()) == 1
+        assert capsys.readouterr().out == diff
+    assert len(transcripts) == 2
 
 
 def test_the_page_lists_the_rules_with_safe_fixes() -> None:

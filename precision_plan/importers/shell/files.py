@@ -62,11 +62,14 @@ def source_file(shell: Shell, name: Text) -> Source | str:
     candidates = [start / value for start in starts]  # an absolute value stays itself
     reason = "there is no such file"
     for candidate in candidates:
+        shown = display_path(candidate)
+        if shown in shell.instead:
+            return Source(shown, shell.instead[shown])
         try:
             data = read_script_file(candidate)
         except Unreadable as error:
             if candidate.exists():
                 reason = str(error)
             continue
-        return Source(display_path(candidate), data)
+        return Source(shown, data)
     return reason

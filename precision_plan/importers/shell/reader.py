@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
@@ -20,13 +20,17 @@ if TYPE_CHECKING:
     from tree_sitter import Node
 
 
-def read_script(source: Source) -> ScriptReading:
+NOTHING_INSTEAD: Mapping[str, bytes] = MappingProxyType({})
+
+
+def read_script(source: Source, instead: Mapping[str, bytes] = NOTHING_INSTEAD) -> ScriptReading:
     """Follow a bash script; nothing is run.
 
-    Files that it sources are read from disk. Never raises for what the script says.
+    Files that it sources are read from disk, but for those of which ``instead`` has the text, by
+    the path as it is shown. Never raises for what the script says.
     """
     root = parsed(source)
-    shell = Shell(source, source, sourcing=(source.file,))
+    shell = Shell(source, source, sourcing=(source.file,), instead=instead)
     shell.sources[source.file] = source
     run_block(shell, root.children, [World()])
     tokens: dict[tuple[str, int, int], Literal["read", "left"]] = {}

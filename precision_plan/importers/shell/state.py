@@ -26,7 +26,8 @@ class Shell:
     """The reading's memory: the current file, commands met, leftovers, findings.
 
     ``visited`` are the statements that some way reached, ``used`` the assignments whose variable
-    was read, both as ``(file, start, end)``.
+    was read, both as ``(file, start, end)``. ``instead`` are texts of files that are taken in the
+    place of what is on disk.
     """
 
     source: Source
@@ -38,6 +39,7 @@ class Shell:
     visited: set[At] = field(default_factory=set)
     used: set[At] = field(default_factory=set)
     sourcing: tuple[str, ...] = ()
+    instead: Mapping[str, bytes] = field(default_factory=dict)
     calls: int = 0
     steps: int = 0
 
