@@ -16,7 +16,7 @@ from precision_plan.api.checking import Folders, check, check_profile
 from precision_plan.api.fix_judging import doubt, key, worse
 from precision_plan.api.linting import check_group
 from precision_plan.compose import Composer
-from precision_plan.compose.discovery import Candidate, discover
+from precision_plan.compose.discovery import Candidate, discover, is_script
 from precision_plan.compose.document import Document, document_of
 from precision_plan.compose.editing import edit, without_comments
 from precision_plan.compose.reading import Unreadable, display_path, read_source
@@ -64,10 +64,11 @@ def fix(
         file.settle()
         done.append(file)
     proposals = None
-    if discovered.scripts:
+    scripts = [path for path in discovered.scripts if is_script(path)]
+    if scripts:
         from precision_plan.api.script_fixing import fix_scripts
 
-        proposals = fix_scripts(discovered.scripts, profile)
+        proposals = fix_scripts(scripts, profile)
     return Fixes(
         tuple(each for file in done for each in file.fixed),
         (

@@ -22,6 +22,7 @@ from precision_plan.compose.unedited import CannotEdit
 from precision_plan.importers.jobs import ImportedJob
 from precision_plan.importers.script_edits import Edits, JobEditor
 from precision_plan.importers.shell.editing import comment_removal
+from precision_plan.importers.texts import Source
 from precision_plan.plan import Diagnostic, Fix
 from precision_plan.plan.fixes import FileChange, Fixed, Unfixed
 from precision_plan.plan.text_edits import TextEdit, edited_bytes
@@ -49,7 +50,7 @@ def fix_scripts(paths: Sequence[Path], profile: Profile) -> Proposals:
     first = {path: check_script(path, profile, {}, folders) for path in paths}
     users: dict[str, list[str]] = {}
     for path, check in first.items():
-        for source in check.sources:
+        for source in _sources(check):
             users.setdefault(source.file, []).append(display_path(path))
     done: list[_Script] = []
     for path, check in first.items():
@@ -189,7 +190,7 @@ class _Script:
         self.check = after
 
     def _edits(self, found: Diagnostic, fix: Fix) -> Edits:
-        sources = self.check.sources
+        sources = _sources(self.check)
         if fix.comment:
             for source in sources:
                 if source.file == fix.comment.file:
@@ -211,6 +212,11 @@ class _Script:
         others = [user for user in self.users.get(name, ()) if user not in {self.name, name}]
         if others:
             raise CannotEdit(f"{', '.join(others[:3])} reads {name}, too")
+
+
+def _sources(check: ScriptCheck) -> Sequence[Source]:
+    reading = check.script.reading if check.script else None
+    return reading.sources if reading else ()
 
 
 def _has(diagnostics: Iterable[Diagnostic], found: Diagnostic) -> bool:
@@ -291,10 +297,10 @@ def _other_changes(
 def _others(check: ScriptCheck) -> set[tuple[str, ...]]:
     """The commands that are no launches, but for those that only print."""
     launches = {job.command.origin for job in check.jobs}
+    reading = check.script.reading if check.script else None
+    commands = reading.commands if reading else ()
     shown = (
-        tuple(word.shown for word in each.words)
-        for each in check.commands
-        if each.origin not in launches
+        tuple(word.shown for word in each.words) for each in commands if each.origin not in launches
     )
     return {words for words in shown if words and words[0] not in _PRINTERS}
 
