@@ -83,10 +83,11 @@ def test_a_script_without_a_repair_has_no_mistake() -> None:
 
 
 def test_every_report_of_a_launch_is_told_or_has_a_reason() -> None:
+    known = {case.name for case in cases()}
     wanted = {case.name for case in cases() if case.family in _FAMILIES}
     told = {script["report"] for script in SCRIPTS.values() if "report" in script}
     reasons = expected()["not_told"]
-    assert told | reasons.keys() == wanted
+    assert wanted <= told | reasons.keys() <= known
     assert not told & reasons.keys()
     assert all(isinstance(reason, str) and reason for reason in reasons.values())
     assert len(told) > len(reasons)

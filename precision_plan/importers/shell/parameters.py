@@ -88,6 +88,8 @@ def parameter(shell: Shell, name: str, world: World) -> Value:
     """The value of a variable or of a positional parameter; ``None`` if the script sets none."""
     if name in _SCRIPT:
         return _script_name(shell, name)
+    if name == "PWD":
+        return world.folder
     if name in _MANY:
         return world.positional
     if name.isdecimal():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -22,7 +23,45 @@ def _parser() -> Parser:
 
 def parsed(source: Source) -> Node:
     """The root of a script's tree. Never fails: what the grammar does not allow is in the tree."""
-    return _parser().parse(source.data).root_node
+    data = source.data
+    root = _parser().parse(data).root_node
+    for _ in range(_PASSES):
+        if not _ASSIGNMENTS.search(data):
+            break
+        ends = [each for each in _swallowed(root, data) if data[each : each + 1] in _BLANKS]
+        if not ends:
+            break
+        changed = bytearray(data)
+        for end in ends:
+            changed[end] = ord(";")  # as long as what it replaces, so that positions stay
+        data = bytes(changed)
+        root = _parser().parse(data).root_node
+    return root
+
+
+_ASSIGNMENTS = re.compile(rb"^[ \t]*\w+=\S*[ \t]+\w+=", re.MULTILINE)
+_PASSES = 8
+"""Each shows what the one before had hidden in a command that is none."""
+_BLANKS = (b"\n", b"\r", b" ", b"\t")
+
+
+def _swallowed(root: Node, data: bytes) -> Iterator[int]:
+    """Ends of ``A=1 B=2`` on a line of its own: the grammar takes the next line to be its command.
+
+    One assignment ends with its line.
+    """
+    nodes = [root]
+    while nodes:
+        node = nodes.pop()
+        nodes += node.children
+        if node.type != "command" or node.children[0].type != "variable_assignment":
+            continue
+        before = [child for child in node.children if child.type == "variable_assignment"]
+        named = node.child_by_field_name("name")
+        if len(before) > 1 and named is not None:
+            end = before[-1].end_byte
+            if b"\n" in data[end : named.start_byte].replace(b"\\\n", b""):
+                yield end
 
 
 EXPANSIONS = frozenset(

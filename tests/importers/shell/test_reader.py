@@ -170,6 +170,21 @@ def test_a_lost_backslash(text: str, line: int, because: str) -> None:
     assert because in found[0].because[0].text
 
 
+def test_assignments_on_one_line_end_with_it() -> None:
+    """The grammar takes the next line for the command of two assignments, though not of one."""
+    text = "if x; then\n  A=1 B=2 # two\nelse\n  A=3 B=4\nfi\nC=5 D=6\ntrain $A $B $C ${D}\n"
+    reading = read(text)
+    assert [words(each) for each in reading.commands] == ["x", "train 1 2 5 6", "train 3 4 5 6"]
+    assert reading.commands[1].words[0].origin.line == 7
+    before = read("A=1 B=2 \\\n  train $A\n").commands[0]
+    assert words(before) == "train $A" and list(before.env) == ["A", "B"]
+
+
+def test_the_folder_is_followed() -> None:
+    reading = read('train $PWD\ncd "$(dirname "$0")"\ntrain $PWD/x\n', "/w/run.sh")
+    assert [words(each) for each in reading.commands] == ["train $PWD", "train /w/x"]
+
+
 def test_a_note_to_be_filled_in_is_no_lost_backslash() -> None:
     assert not read("DATA=<THE_FOLDER>\n\ntrain \\\n  --a 1\n").diagnostics
 
