@@ -13,21 +13,16 @@ from precision_plan.api.compiling import compile
 from precision_plan.compose import Composer
 from precision_plan.compose.overrides import parse_overrides
 from precision_plan.compose.reading import Unreadable, display_path, read_text
-from precision_plan.plan.codes import compose_diagnostic
 from precision_plan.plan.compiled import Compiled, LintReport
-from precision_plan.plan.diagnostic import Because, Diagnostic, Fix
-from precision_plan.plan.origin import Origin
+from precision_plan.plan.diagnostic import Diagnostic
 from precision_plan.rules.profiles import Profile
 
 if TYPE_CHECKING:
-    from precision_plan.importers.jobs import ImportedJob
     from precision_plan.plan.comparison import Comparison
     from precision_plan.plan.lock import Lock
     from precision_plan.plan.snapshot import Snapshot
 
 _LOCK_SUFFIX = ".lock"
-_WAYS = 12
-"""Launches of one script that a message lists."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +73,10 @@ def _read(
     from precision_plan.plan.lock import BrokenLock, read_lock
     from precision_plan.plan.snapshot import Snapshot, snapshot_of
 
-    if _is_script(side.source):
-        return _script(side, profile)
+    if is_script(side.source):
+        from precision_plan.api.script_compiling import compile_launch
+
+        return snapshot_of(compile_launch(side.source, side.overrides, profile).compiled, "script")
     text = _lock_text(side.source)
     if text is not None:
         shown = display_path(Path(side.source))
@@ -94,75 +91,13 @@ def _read(
     return replace(snapshot_of(found), name=name)
 
 
-def _is_script(source: str | Path) -> bool:
-    """True for a shell script, also with the number of a launch behind it: ``run.sh#2``."""
-    from precision_plan.compose.discovery import is_script
-
-    try:
-        return is_script(_numbered(source)[0])
-    except (OSError, ValueError):
+def is_script(source: str | Path) -> bool:
+    """True for what a recipe cannot be: recipes are compared without the grammar of the shell."""
+    if "." not in str(source) and "#" not in str(source) and not Path(source).is_file():
         return False
+    from precision_plan.api.script_compiling import names_script
 
-
-def _numbered(source: str | Path) -> tuple[Path, int | None]:
-    """``run.sh#2`` as path and number."""
-    head, mark, number = str(source).rpartition("#")
-    if mark and number.isdecimal() and len(number) < 5 and not Path(source).exists():
-        return Path(head), int(number)
-    return Path(source), None
-
-
-def _script(side: Side, profile: Profile) -> Snapshot:
-    """One launch of a script; effects are known if every field is."""
-    from precision_plan.api.checking import Folders
-    from precision_plan.api.scripts import check_script
-    from precision_plan.lower import lower
-    from precision_plan.plan.codes import is_broken_input
-    from precision_plan.plan.snapshot import Snapshot, snapshot_of
-    from precision_plan.plan.unknown import settled
-
-    path, number = _numbered(side.source)
-    checked = check_script(path, profile, {}, Folders())
-    shown = display_path(path)
-    problems = tuple(filter(is_broken_input, checked.diagnostics))
-    if not problems:
-        problems = _unclear(shown, side, checked.jobs, number)
-    if problems:
-        return Snapshot(shown, "script", diagnostics=problems)
-    job = checked.jobs[(number or 1) - 1]
-    compiled = Compiled(
-        name=shown if number is None else f"{shown}#{number}",
-        plan=job.plan,
-        diagnostics=checked.diagnostics,
-        lowering=lower(settled(job.plan)),
-        fingerprint=job.plan.fingerprint(),
-        rules_checked=checked.rules,
-        unchecked=checked.unchecked,
-        seconds=0.0,
-    )
-    return snapshot_of(compiled, "script")
-
-
-def _unclear(
-    shown: str, side: Side, jobs: Sequence[ImportedJob], number: int | None
-) -> tuple[Diagnostic, ...]:
-    """Why it is not clear which launch is meant."""
-    if side.overrides:
-        message = f"{shown} is a script: overrides belong to a recipe"
-        return (compose_diagnostic("PP009", message, Origin(shown)),)
-    if not jobs:
-        message = f"{shown} starts nothing that is known as training or serving"
-        return (compose_diagnostic("PP036", message, Origin(shown)),)
-    if (number is None and len(jobs) == 1) or (number is not None and 0 < number <= len(jobs)):
-        return ()
-    ways = tuple(
-        Because(f"{shown}#{at}: {', '.join(map(str, job.branches)) or 'in every case'}",
-                origin=job.command.origin)
-        for at, job in enumerate(jobs[:_WAYS], 1)
-    )  # fmt: skip
-    message = f"{shown} starts {len(jobs)} launches, or one in {len(jobs)} ways"
-    fix = (Fix(f"name one: {shown}#1"),)
-    return (compose_diagnostic("PP036", message, Origin(shown), because=ways, fix=fix),)
+    return names_script(source)
 
 
 def _lock_text(source: str | Path) -> str | None:
@@ -196,7 +131,8 @@ def lock(
 ) -> Locked:
     """Write a plan down: what it says and lowers to, the versions assumed, the findings accepted.
 
-    The arguments are those of :func:`compile`. A plan with errors is not locked.
+    The arguments are those of :func:`compile`; ``recipe`` may be a launch script (``run.sh#2``).
+    A plan with errors is not locked.
 
     Raises:
         ValueError: if there is no such profile.
@@ -204,6 +140,9 @@ def lock(
     from precision_plan.plan.lock import lock_text
     from precision_plan.plan.snapshot import snapshot_of
 
+    check_profile(profile)
+    if is_script(recipe):
+        return _lock_launch(recipe, overrides, profile)
     compiled = compile(
         recipe, overrides, conf_dir=conf_dir, search_paths=search_paths, profile=profile
     )
@@ -215,6 +154,19 @@ def lock(
     return Locked(text, report)
 
 
+def _lock_launch(source: str | Path, overrides: Sequence[str], profile: Profile) -> Locked:
+    from precision_plan.api.script_compiling import compile_launch
+    from precision_plan.plan.lock import lock_text
+    from precision_plan.plan.snapshot import snapshot_of
+
+    found = compile_launch(source, overrides, profile)
+    report = _report(source, found.compiled, found.compiled.diagnostics)
+    if found.compiled.exit_code:
+        return Locked(None, report)
+    text = lock_text(snapshot_of(found.compiled, "script"), (), found.suppressions)
+    return Locked(text, report)
+
+
 def lint_lock(
     recipe: str | Path,
     lock_file: str | Path,
@@ -223,7 +175,7 @@ def lint_lock(
     search_paths: Sequence[str | Path] = (),
     profile: Profile = "ci",
 ) -> LintReport:
-    """Check a recipe as :func:`lint` does, and whether it still is what was locked.
+    """Check a recipe or script as :func:`lint` does, and whether it still is what was locked.
 
     The overrides that the lock was written with are applied. Findings of a lock that cannot be
     read stand for themselves: nothing else is looked at.
@@ -240,12 +192,19 @@ def lint_lock(
     locked = _read_lock(Path(lock_file))
     if isinstance(locked, Diagnostic):
         return LintReport((locked,), (), 0, {}, perf_counter() - started)
-    compiled = compile(
-        recipe, locked.overrides, conf_dir=conf_dir, search_paths=search_paths, profile=profile
-    )
+    script = is_script(recipe)
+    if script:
+        from precision_plan.api.script_compiling import compile_launch
+
+        compiled = compile_launch(recipe, locked.overrides, profile).compiled
+    else:
+        compiled = compile(
+            recipe, locked.overrides, conf_dir=conf_dir, search_paths=search_paths, profile=profile
+        )
     found = compiled.diagnostics
     if compiled.lowering is not None:
-        more = lock_findings(locked, compare(locked.snapshot, snapshot_of(compiled)))
+        today = snapshot_of(compiled, "script" if script else "recipe")
+        more = lock_findings(locked, compare(locked.snapshot, today))
         found += tuple(each for each in more if profile != "explore" or each.severity == "error")
     report = _report(recipe, compiled, tuple(sorted(found, key=Diagnostic.sort_key)))
     return replace(report, seconds=perf_counter() - started)

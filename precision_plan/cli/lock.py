@@ -1,4 +1,4 @@
-"""Write down what a recipe compiles to, to be compared with later.
+"""Write down what a recipe or script compiles to, to be compared with later.
 
 The lock holds the plan, what it lowers to, the versions assumed and the findings accepted; secrets
 by their names only. `lint RECIPE --lock FILE` and `diff FILE RECIPE` compare with it.
@@ -20,7 +20,11 @@ from precision_plan.cli._output import emit, use_color, width
 
 def configure(parser: Parser) -> None:
     """Options of the verb."""
-    parser.add_argument("recipe", metavar="RECIPE", help="name in conf/recipes, or a YAML file")
+    parser.add_argument(
+        "recipe",
+        metavar="RECIPE",
+        help="name in conf/recipes, YAML file, or launch script (run.sh#2: its second way)",
+    )
     parser.add_argument(
         "overrides", metavar="OVERRIDE", nargs="*", help="as Hydra reads them: section.key=value"
     )

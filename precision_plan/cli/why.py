@@ -1,4 +1,4 @@
-"""Tell why a plan field, a flag or an environment variable has its value in one recipe.
+"""Tell why a plan field, a flag or a variable has its value in one recipe or script.
 
 Who set it and where, whom it overrides, what a program takes where nobody sets it, what it
 lowers to, and which findings rest on it.
@@ -26,7 +26,11 @@ def configure(parser: Parser) -> None:
     """Options of the verb."""
     from precision_plan.render.why import WHY_FORMATS
 
-    parser.add_argument("recipe", metavar="RECIPE", help="name in conf/recipes, or a YAML file")
+    parser.add_argument(
+        "recipe",
+        metavar="RECIPE",
+        help="name in conf/recipes, YAML file, or launch script (run.sh#2: its second way)",
+    )
     parser.add_argument(
         "subject",
         metavar="FIELD",

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from precision_plan.compose.unedited import CannotEdit
+from precision_plan.importers.job_words import index_of, option_words
 from precision_plan.importers.jobs import ImportedJob
 from precision_plan.importers.json_editing import JsonEdit
 from precision_plan.importers.launch_words import launch_of
@@ -30,7 +30,6 @@ Spell = Callable[[str, Any], Sequence[str]]
 Edits = list[tuple[str, TextEdit]]
 """Edits with the file that each belongs to."""
 
-_OPTION = re.compile(r"--|-[A-Za-z]")
 _JSON = {"all": ("--runtime-env-json", "env_vars."), "train_actor": ("--train-env-vars", "")}
 
 
@@ -69,7 +68,7 @@ class JobEditor:
                 new += self.spell(field, value)
         for field, value in changes.items():
             if field.startswith("-"):
-                word = self.job.command.words[self._index(origin, field)]
+                word = self._words(origin, field)[0]
                 place = written(word.part(0, len(field)))
                 yield place, replacement(place, str(value))
             elif field not in set_now:
@@ -102,18 +101,10 @@ class JobEditor:
 
     def _words(self, origin: Origin, field: str) -> Sequence[Text]:
         """An option and its values."""
-        at = self._index(origin, field)
-        words, uses = self.job.command.words, self.job.uses
-        end = at + 1
-        while end < len(words) and uses[end] == uses[at] and not _OPTION.match(words[end].shown):
-            end += 1
-        return words[at : at + 1] if "=" in words[at].shown else words[at:end]
-
-    def _index(self, origin: Origin, field: str) -> int:
-        for index, word in enumerate(self.job.command.words):
-            if word.shown.startswith("-") and word.origin == origin:
-                return index
-        raise CannotEdit(f"no option of the launch sets {field}")
+        at = index_of(self.job, origin)
+        if at is None:
+            raise CannotEdit(f"no option of the launch sets {field}")
+        return option_words(self.job, at)
 
     # Variables ----------------------------------------------------------------------------------
     def _variables(

@@ -24,7 +24,8 @@ class Compiled:
     ``lowering`` is ``None`` if the input was broken; it is there when rules found errors, so that
     a person can see what would have been launched. ``unchecked`` maps the rules that could not
     speak to what is not known; ``seconds`` is the wall time spent. ``options`` are those of the
-    launch that are no part of the plan (``dry_run``, ``launcher``).
+    launch that are no part of the plan (``dry_run``, ``launcher``). ``unknown`` says how a script
+    writes the values of fields that are not known before it runs.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Compiled:
     unchecked: Mapping[str, tuple[str, ...]]
     seconds: float
     options: Mapping[str, Any] = field(default_factory=dict)
+    unknown: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def exit_code(self) -> int:

@@ -59,7 +59,7 @@ def lock_text(
     ``overrides`` are texts that may be shown.
     """
     hidden = snapshot.hidden()
-    data = {
+    data: dict[str, Any] = {
         "kind": KIND,
         "schema_version": SCHEMA_VERSION,
         "written_by": f"precision-plan {__version__}",
@@ -78,6 +78,8 @@ def lock_text(
             {(id, snapshot.mask.text(each.reason)) for each in suppressions for id in each.ids}
         ),
     }
+    if snapshot.unknown:
+        data["unknown"] = list(snapshot.unknown)
     return json.dumps(data, indent=2, sort_keys=True, allow_nan=False) + "\n"
 
 
@@ -176,6 +178,7 @@ def _lock(data: Mapping[str, Any], file: str) -> Lock:
         fingerprint=_text(data["fingerprint"], "fingerprint"),
         mask=Mask(),
         masked=True,
+        unknown=tuple(_words(data.get("unknown", []), "unknown")),
     )
     return Lock(
         file,

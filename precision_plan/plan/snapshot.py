@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 Kind = Literal["recipe", "script", "lock"]
 UNKNOWN_VALUE = "(not known before the run)"
-"""Stands for a value that a script takes from a variable or a command."""
+"""Stands for, or behind, a value that a script takes from a variable or a command."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,9 @@ def snapshot_of(compiled: Compiled, kind: Kind = "recipe") -> Snapshot:
         }
     for name in unknown:
         section, _, key = name.partition(".")
-        settings.setdefault(section, {})[key] = UNKNOWN_VALUE
+        written = compiled.unknown.get(name)
+        shown = f"{written} {UNKNOWN_VALUE}" if written else UNKNOWN_VALUE
+        settings.setdefault(section, {})[key] = shown
     return Snapshot(
         name=compiled.name,
         kind=kind,

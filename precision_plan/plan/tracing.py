@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from precision_plan.facts.frameworks import FrameworkVariable, framework_env
 from precision_plan.facts.transformer_engine import te_recipes
 from precision_plan.plan.base import Section
 from precision_plan.plan.derivation import Step, derivation
-from precision_plan.plan.diagnostic import Diagnostic
+from precision_plan.plan.diagnostic import Because, Diagnostic
 from precision_plan.plan.history import Word
 from precision_plan.plan.layer_map import LayerRange
 from precision_plan.plan.lowering import Item, Lowering, Reason, Role
@@ -43,13 +43,15 @@ class FieldTrace:
     ``heard`` is the layer that set it, ``None`` if none did; ``written`` its text before ``${...}``
     was resolved. ``overridden`` are earlier layers, first to last; ``choice`` the choice that
     brought the file in. ``derived`` says what a program takes where the plan does not set the
-    field, or replaces in silence. ``refused``: the schema does not take the value.
+    field, or replaces in silence. ``refused``: the schema does not take the value. ``unknown``: the
+    value is not known before the run; that of ``heard`` is how a script writes it.
     """
 
     field: str
     heard: Word | None
     written: str | None = None
     refused: bool = False
+    unknown: bool = False
     overridden: tuple[Word, ...] = ()
     choice: Choice | None = None
     derived: tuple[Step, ...] = ()
@@ -77,8 +79,9 @@ class Why:
     """The answer about one subject.
 
     ``effects`` are the lowered settings of that very name (for a flag or variable), ``seen`` the
-    variable's value by process, ``choice`` the choice of a group. ``diagnostics`` are those of a
-    recipe that cannot be read; then there is nothing else.
+    variable's value by process, ``choice`` the choice of a group. ``decisions`` are those that lead
+    to the launch of a script, ``open`` its words that may hold any arguments. ``diagnostics`` are
+    those of a recipe that cannot be read; then there is nothing else.
     """
 
     recipe: str
@@ -90,6 +93,8 @@ class Why:
     effects: tuple[Effect, ...] = ()
     seen: tuple[Seen, ...] = ()
     choice: Choice | None = None
+    decisions: tuple[Because, ...] = ()
+    open: tuple[Because, ...] = ()
     diagnostics: tuple[Diagnostic, ...] = ()
 
 
@@ -98,7 +103,8 @@ class Sources:
     """What compiling one recipe found.
 
     ``asked`` are the values as they were written, also those that the schema refused; ``history``,
-    ``chosen`` and ``written`` are those of the composition.
+    ``chosen`` and ``written`` are those of the composition. ``unknown`` are the fields of a script
+    that are not known before the run, with their text if one is written.
     """
 
     recipe: str
@@ -109,6 +115,7 @@ class Sources:
     history: Mapping[str, Sequence[Word]]
     chosen: Mapping[str, Sequence[Word]]
     written: Mapping[str, str]
+    unknown: Mapping[str, str | None] = field(default_factory=dict)
 
 
 def trace(subject: Subject, found: Sources) -> Why:
@@ -177,6 +184,9 @@ def _field_trace(field: str, found: Sources) -> FieldTrace:
     asked = _asked(field, found.asked)
     value = _value(field, plan)
     origin = plan.origin(field)
+    unknown = field in found.unknown
+    if unknown:
+        asked = value = found.unknown[field]
     heard = None if asked is None and value is None else Word(asked, origin)
     refused = asked is not None and value is None
     if heard is not None and not refused:
@@ -186,10 +196,11 @@ def _field_trace(field: str, found: Sources) -> FieldTrace:
         heard=heard,
         written=found.written.get(field),
         refused=refused,
+        unknown=unknown,
         overridden=tuple(found.history.get(field, ())),
         choice=None if heard is None else _choice_of(origin, found),
-        derived=_derived(field, plan),
-        effects=tuple(_effects(field, lowering, heard is not None)),
+        derived=() if unknown else _derived(field, plan),
+        effects=() if unknown else tuple(_effects(field, lowering, heard is not None)),
         roles=tuple(role for role in lowering.roles if _decides(role.origin, field)),
         layers=tuple(row for row in lowering.layers if row.resolved.field == field),
         findings=tuple(each for each in found.diagnostics if _rests_on(each, field)),

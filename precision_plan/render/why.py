@@ -14,6 +14,7 @@ from precision_plan.render.json import diagnostic
 
 if TYPE_CHECKING:
     from precision_plan.plan.derivation import Step
+    from precision_plan.plan.diagnostic import Because
     from precision_plan.plan.history import Word
     from precision_plan.plan.origin import Origin
     from precision_plan.plan.tracing import Choice, Effect, FieldTrace, Why
@@ -53,7 +54,7 @@ class _Text:
         if why.diagnostics:
             blocks = [finding(each, self.mask, self.width, self.style) for each in why.diagnostics]
         else:
-            blocks = [self._head(why), *map(self._field, why.fields)]
+            blocks = [self._head(why), *(self._field(each, why) for each in why.fields)]
         return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
 
     def _safe(self, text: str) -> str:
@@ -83,9 +84,11 @@ class _Text:
         lines = [self.style("title", self._safe(why.subject))]
         for effect in why.effects:
             lines += self._effect(effect, "is")
-        if not why.effects:
+        if not why.effects and not any(each.unknown for each in why.fields):
             what = "the command line" if why.kind == "flag" else "the environment"
             lines += self._row("is", f"not part of {what} of this plan")
+        elif not why.effects:
+            lines += self._row("is", "not known before the run")
         for seen in why.seen:
             shown = "not set" if seen.value is None else self._shown(why.subject, seen.value)
             lines += self._row("seen by", f"{seen.role}: {shown}")
@@ -118,10 +121,15 @@ class _Text:
     def _choices(self, value: Any) -> str:
         return self._safe(setting(value))
 
-    def _field(self, trace: FieldTrace) -> list[str]:
+    def _field(self, trace: FieldTrace, why: Why) -> list[str]:
         self.last = ""
         name = self._safe(trace.field)
-        if trace.heard is None:
+        if trace.heard is None and trace.unknown:
+            lines = [f"{self.style('title', name)} is not known before the run"]
+            for word in why.open:
+                what = f"{self._safe(word.text)} may hold any arguments"
+                lines += self._row("because", what, self._position(word.origin))
+        elif trace.heard is None:
             lines = [f"{self.style('title', name)} is not set in any layer"]
             if trace.overridden:
                 lines = [f"{self.style('title', name)} is not set any more"]
@@ -130,7 +138,11 @@ class _Text:
             lines = self._title(f"{name} = {shown}")
             if trace.refused:
                 lines[-1] += " (refused)"
+            if trace.unknown:
+                lines[-1] += " (not known before the run)"
             lines += self._set_by(trace)
+            for branch in why.decisions:
+                lines += self._row("", self._safe(branch.text), self._position(branch.origin))
         lines += self._overridden(trace)
         lines += self._derived(trace)
         for effect in trace.effects:
@@ -147,7 +159,9 @@ class _Text:
         for found in trace.findings:
             head = f"{found.severity}[{found.id}] {found.slug}"
             lines += self._row("finding", f"{head}: {self._safe(found.message)}")
-        if not trace.effects and not trace.roles and not trace.layers and trace.heard is not None:
+        if trace.unknown:
+            lines += self._row("lowers to", "not known")
+        elif not trace.effects and not trace.roles and not trace.layers and trace.heard is not None:
             lines += self._row("lowers to", "no setting of its own; rules and other fields read it")
         return lines
 
@@ -189,7 +203,7 @@ class _Text:
             source = f"  [{step.source}]" if step.source else ""
             label = "replaced by" if step.kind == "replaced" else step.kind
             lines += self._row(label, f"{value}: {self._safe(step.because)}{self._safe(source)}")
-        if trace.heard is None and not trace.derived:
+        if trace.heard is None and not trace.derived and not trace.unknown:
             lines += self._row("default", "none is known: the value counts as unknown")
         return lines
 
@@ -230,6 +244,8 @@ def _data(why: Why, mask: Mask) -> dict[str, Any]:
             }
             for each in why.seen
         ],
+        "decisions": [_decision(each, mask) for each in why.decisions],
+        "open": [_decision(each, mask) for each in why.open],
         "fields": [_field(each, mask) for each in why.fields],
         "diagnostics": [diagnostic(each, mask) for each in why.diagnostics],
     }
@@ -240,6 +256,7 @@ def _field(trace: FieldTrace, mask: Mask) -> dict[str, Any]:
         "field": mask.text(trace.field),
         "set": trace.heard is not None,
         "refused": trace.refused,
+        "unknown": trace.unknown,
         **(
             {"value": None, "layer": None, "file": None, "line": None, "column": None}
             if trace.heard is None
@@ -255,6 +272,16 @@ def _field(trace: FieldTrace, mask: Mask) -> dict[str, Any]:
         "roles": [{"name": role.name, "dtype": role.dtype} for role in trace.roles],
         "layers": list(_layers(trace)),
         "findings": [diagnostic(each, mask) for each in trace.findings],
+    }
+
+
+def _decision(found: Because, mask: Mask) -> dict[str, Any]:
+    origin = found.origin
+    return {
+        "text": mask.text(found.text),
+        "file": None if origin == UNKNOWN else mask.text(origin.file),
+        "line": origin.line or None,
+        "column": origin.column or None,
     }
 
 

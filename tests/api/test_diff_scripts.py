@@ -117,7 +117,7 @@ def test_what_is_not_known_before_a_run() -> None:
     side = write("u.sh", ONE.replace("blockwise", '"$RECIPE"'))
     found = compared(write("a.sh", ONE), side)
     assert [(each.name, each.after and each.after.value) for each in found.plan] == [
-        ("training.fp8_recipe", "(not known before the run)")
+        ("training.fp8_recipe", "$RECIPE (not known before the run)")
     ]
     assert found.effects == () and not found.effects_known
     for format in DIFF_FORMATS:
