@@ -73,6 +73,17 @@ def launch_of(command: Command) -> Launch | None:
     return None
 
 
+def prefix_environment(words: tuple[Text, ...], env: Mapping[str, Text]) -> dict[str, Text]:
+    """What the program behind some prefixes sees of ``env``."""
+    seen, index = dict(env), 0
+    while index < len(words):
+        program = _program(words, index)
+        if program is None or program.kind != "prefix":
+            break
+        index = _through(words, index, program, seen)
+    return seen
+
+
 def _program(words: tuple[Text, ...], index: int) -> Program | None:
     """The program that word ``index`` names; an unknown name before a Python file is Python."""
     value = words[index].value

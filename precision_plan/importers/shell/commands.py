@@ -9,6 +9,14 @@ from typing import TYPE_CHECKING
 from precision_plan.importers.shell.assignments import assign
 from precision_plan.importers.shell.blocks import Outcome, Worlds, run_block
 from precision_plan.importers.shell.files import source_file
+from precision_plan.importers.shell.handed import (
+    SHELLS,
+    Nested,
+    environment_of,
+    inner_script,
+    reads_script,
+    with_spaces,
+)
 from precision_plan.importers.shell.state import Shell
 from precision_plan.importers.shell.tree import WORDS, parsed, text_of
 from precision_plan.importers.shell.words import words
@@ -22,8 +30,6 @@ if TYPE_CHECKING:
 
 MOST_CALLS = 24
 """Functions and files within each other."""
-
-_SHELLS = frozenset({"bash", "sh", "zsh", "dash"})
 
 
 def command(shell: Shell, node: Node, world: World) -> list[Outcome]:
@@ -77,12 +83,12 @@ def _program(
     shell: Shell, node: Node, world: World, found: list[Text], env: Mapping[str, Text]
 ) -> list[Outcome]:
     """A program that the script starts; a shell with a script of its own is followed."""
-    inner = _inner_script(found)
+    inner = inner_script(found)
     if inner is not None:
-        started = _started(world, env)
-        _run_text(shell, started, inner)
+        script, before = inner
+        _run_text(shell, _started(world, environment_of(found, before, env)), script)
         return [(world, True)]
-    if found[0].shown.rpartition("/")[2] in _SHELLS and len(found) > 1:
+    if found[0].shown.rpartition("/")[2] in SHELLS and len(found) > 1:
         file = next((each for each in found[1:] if not each.shown.startswith("-")), None)
         if file is not None:
             arguments = tuple(found[found.index(file) + 1 :])
@@ -96,6 +102,17 @@ def _program(
     return [(world, True)]
 
 
+def run_input(shell: Shell, node: Node, world: World, script: Text) -> None:
+    """Follow a script that a command gets as its input, if it is one that runs it."""
+    nodes = [
+        child for child in node.children if child.type in WORDS or child.type == "command_name"
+    ]
+    found = words(shell, nodes, world)
+    if found and reads_script(found):
+        env = environment_of(found, len(found), world.environment())
+        _run_text(shell, _started(world, env), script)
+
+
 def _started(world: World, env: Mapping[str, Text]) -> World:
     """The world of a new shell: it has nothing but the environment."""
     inside = World(branches=world.branches, ray_env=world.ray_env, folder=world.folder)
@@ -105,41 +122,10 @@ def _started(world: World, env: Mapping[str, Text]) -> World:
     return inside
 
 
-def _inner_script(found: list[Text]) -> Text | None:
-    """The text after ``bash -c``, also behind other words, and what ``ssh HOST`` runs."""
-    for index, word in enumerate(found[:-1]):
-        if word.shown.rpartition("/")[2] in _SHELLS:
-            for later, option in enumerate(found[index + 1 : -1], index + 1):
-                shown = option.shown
-                if not shown.startswith("-"):
-                    break
-                if not shown.startswith("--") and shown.endswith("c"):
-                    return found[later + 1]
-    if found[0].shown == "ssh":
-        rest = [word for word in found[1:] if not word.shown.startswith("-")]
-        if len(rest) >= 2 and " " in rest[-1].shown:
-            return rest[-1]
-    return None
-
-
-class _Nested(Source):
-    """A script inside a word of another: its positions are the word's."""
-
-    __slots__ = ("_text",)
-
-    def __init__(self, text: Text) -> None:
-        super().__init__(str(text.origin), text.shown.encode())
-        self._text = text
-
-    def origin(self, offset: int):  # type: ignore[no-untyped-def]
-        """Where the character was written in the outer script."""
-        return self._text.origin_at(len(self.data[:offset].decode("utf-8", "replace")))
-
-
 def _run_text(shell: Shell, world: World, script: Text) -> None:
     if shell.calls >= MOST_CALLS:
         return
-    _inside(shell, _Nested(script), [world])
+    _inside(shell, Nested(script), [world])
 
 
 def _inside(shell: Shell, source: Source, worlds: Worlds) -> Worlds:
@@ -389,8 +375,9 @@ def _printf(shell: Shell, node: Node, world: World, found: list[Text]) -> list[O
 
 
 def _eval(shell: Shell, node: Node, world: World, found: list[Text]) -> list[Outcome]:
-    if len(found) == 2 and found[1].known and "\n" not in found[1].shown:
-        _run_text(shell, world, found[1])
+    script = with_spaces(found[1:])
+    if found[1:] and script.known and "\n" not in script.shown:
+        _run_text(shell, world, script)
         return [(world, True)]
     shell.leave("command", node, "a text that is run as a script is not followed")
     return [(world, True)]

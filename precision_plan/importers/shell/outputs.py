@@ -58,6 +58,8 @@ def _printed(shell: Shell, node: Node, world: World) -> Text | None:
         document = heredoc(shell, node, world)
         if body is None:
             return document
+        if document is not None and reader_of(shell, node) != body:
+            return None  # what a filter makes of it
         if document is not None and text_of(body, shell.source).strip() == "cat":
             return document
         if document is not None:
@@ -90,6 +92,20 @@ def heredoc(shell: Shell, node: Node, world: World) -> Text | None:
         if redirect.type == "heredoc_redirect":
             return _document(shell, redirect, world)
     return None
+
+
+def reader_of(shell: Shell, node: Node) -> Node | None:
+    """The command that gets the here-document of a statement: ``bash`` in ``cat <<EOF | bash``."""
+    body = node.child_by_field_name("body")
+    for redirect in node.children:
+        if redirect.type != "heredoc_redirect":
+            continue
+        pipes = [child for child in redirect.children if child.type == "pipeline"]
+        if pipes:
+            plain = body is not None and text_of(body, shell.source).strip() == "cat"
+            commands = [child for child in pipes[0].children if child.is_named]
+            return commands[0] if plain and len(commands) == 1 else None
+    return body if body is not None and body.type == "command" else None
 
 
 def _document(shell: Shell, redirect: Node, world: World) -> Text | None:

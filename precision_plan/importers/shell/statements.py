@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from precision_plan.importers.shell.arithmetic import changed
 from precision_plan.importers.shell.assignments import assign_all
 from precision_plan.importers.shell.blocks import Handler, Outcome, run, run_block, run_with_status
-from precision_plan.importers.shell.commands import command, declare
+from precision_plan.importers.shell.commands import command, declare, run_input
 from precision_plan.importers.shell.decisions import (
     case_statement,
     if_statement,
@@ -17,7 +17,7 @@ from precision_plan.importers.shell.decisions import (
     test_statement,
 )
 from precision_plan.importers.shell.loops import counted_loop, for_loop, while_loop
-from precision_plan.importers.shell.outputs import heredoc
+from precision_plan.importers.shell.outputs import heredoc, reader_of
 from precision_plan.importers.shell.state import Shell
 from precision_plan.importers.shell.tree import text_of
 from precision_plan.importers.shell.words import text
@@ -41,6 +41,9 @@ def _redirected(shell: Shell, node: Node, world: World) -> list[Outcome]:
     if body is None:
         return [(world, True)]
     document = heredoc(shell, node, world)
+    reader = reader_of(shell, node)
+    if document is not None and reader is not None:
+        run_input(shell, reader, world, document)
     outcomes = run_with_status(shell, body, world)
     target = next((child for child in node.children if child.type == "file_redirect"), None)
     if document is not None and target is not None:

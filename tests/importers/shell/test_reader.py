@@ -180,6 +180,50 @@ def test_assignments_on_one_line_end_with_it() -> None:
     assert words(before) == "train $A" and list(before.env) == ["A", "B"]
 
 
+@pytest.mark.parametrize(
+    ("text", "started", "env", "line"),
+    [
+        ("bash <<EOF\ntrain $A\nEOF\n", "train 1", ["A"], 3),
+        ("cat <<EOF | bash\ntrain $A\nEOF\n", "train 1", ["A"], 3),
+        ("sbatch -N 2 <<'EOF'\n#SBATCH -n 4\ntrain $A\nEOF\n", "train 1", ["A"], 4),
+        ("ssh -o B=no host <<EOF\ntrain $A\nEOF\n", "train 1", [], 3),
+        ("ssh host bash -s <<'EOF'\ntrain $A\nEOF\n", "train $A", [], 3),
+        ("ssh host 'train $A'\n", "train $A", [], 2),
+        ('sbatch -N 2 --wrap="train $A"\n', "train 1", ["A"], 2),
+        ("sbatch --wrap 'train $A'\n", "train 1", ["A"], 2),
+        ("tmux send-keys -t x 'train 1' C-m\n", "train 1", [], 2),
+        ("docker run -e B=2 image bash -c 'train $A$B'\n", "train $A2", ["B"], 2),
+    ],
+)
+def test_a_script_for_another_shell(text: str, started: str, env: list[str], line: int) -> None:
+    """It is followed with the environment that it gets there."""
+    commands = read(f"export A=1\n{text}").commands
+    found = next(each for each in commands if each.words[0].shown == "train")
+    assert words(found) == started
+    assert sorted(found.env) == env
+    assert found.words[0].origin.line == line
+
+
+@pytest.mark.parametrize(
+    "command", ["python -", "cat | tee x", "sbatch job.sh", "bash job.sh", "ssh host mail"]
+)
+def test_an_input_that_is_no_script(command: str) -> None:
+    name, pipe, rest = command.partition(" |")
+    text = f"{name} <<EOF{pipe}{rest}\ntrain\nEOF\n"
+    assert all(each.words[0].shown != "train" for each in read(text).commands)
+
+
+def test_the_output_of_a_filter_is_not_known() -> None:
+    text = "A=$(cat <<'EOF' | grep -v x\n--a\n--x\nEOF\n)\ntrain $A\n"
+    command = read(text).commands[-1]
+    assert [word.known for word in command.words] == [True, False]
+
+
+def test_eval_of_words() -> None:
+    reading = read("CMD='train --a 1'\neval $CMD --b\neval \"$CMD\"\n")
+    assert [words(each) for each in reading.commands] == ["train --a 1 --b", "train --a 1"]
+
+
 def test_the_folder_is_followed() -> None:
     reading = read('train $PWD\ncd "$(dirname "$0")"\ntrain $PWD/x\n', "/w/run.sh")
     assert [words(each) for each in reading.commands] == ["train $PWD", "train /w/x"]
