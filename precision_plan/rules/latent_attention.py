@@ -72,7 +72,7 @@ def no_backend(ctx: Context) -> Found:
     needs=("gpu",),
 )
 def needs_the_third(ctx: Context) -> Found:
-    """On Hopper, FlashAttention for latent attention means FlashAttention 3, which is installed apart.
+    """On Hopper, FlashAttention for latent attention is FlashAttention 3, a package of its own.
 
     Why:
         Transformer Engine 2.8 to 2.14 disables FlashAttention 2 for it. Where the package of
