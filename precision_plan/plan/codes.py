@@ -150,6 +150,8 @@ _CODES = (
          "comment follows. The job starts without the flags."),
     Code("PP942", "unclosed-script", "error", True, "A quote or bracket is never closed",
          "Bash takes the rest of the file for text, or stops at its end."),
+    Code("PP960", "broken-python", "error", True, "A launcher is no Python",
+         "It is read by its syntax tree, and there is none: Python stops at this place, too."),
     Code("PP910", "broken-row", "error", True, "A line is not a JSON object of the expected shape",
          "Batch linting reads one object a line: id, framework, versions, gpu, env, argv."),
 )  # fmt: skip

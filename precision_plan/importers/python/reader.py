@@ -1,0 +1,96 @@
+"""Reads one launcher: everything that it starts, in every branch, and what is left over."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from types import MappingProxyType
+from typing import Literal
+
+from precision_plan.importers.jobs import ScriptReading
+from precision_plan.importers.python.calls import call_function
+from precision_plan.importers.python.program import parsed, program
+from precision_plan.importers.python.reading import Reading
+from precision_plan.importers.python.statements import run
+from precision_plan.importers.python.values import World
+from precision_plan.importers.texts import Source
+from precision_plan.plan import Because, Origin
+from precision_plan.plan.codes import compose_diagnostic
+
+_STARTS = re.compile(
+    rb"\bexecute_train\s*\(|\b(?:torchrun|ray job submit|vllm serve)\b|[\"']vllm[\"'],\s*[\"']serve"
+    rb"|(?:pretrain_\w+|train(?:_async)?)\.py\b"
+)
+_CALLS = re.compile(
+    rb"\bexecute_train\s*\(|\bsubprocess\b|\bos\.(?:system|exec|popen)|\bexec_command"
+)
+
+
+def may_launch(data: bytes) -> bool:
+    """True if a file of Python may start a training run or an engine; false costs no tree."""
+    return _CALLS.search(data) is not None and _STARTS.search(data) is not None
+
+
+def read_launcher(source: Source) -> ScriptReading:
+    """Follow a program in Python by its syntax tree; nothing is imported or run.
+
+    Never raises for what the file says.
+    """
+    tree = parsed(source)
+    if isinstance(tree, SyntaxError):
+        line = tree.lineno or 0
+        diagnostic = compose_diagnostic(
+            "PP960",
+            f"the file is no Python: {tree.msg}",
+            Origin(source.file, line, (tree.offset or 0) if line else 0, source.layer),
+            because=(Because("nothing of it can be read"),),
+            stage="parse",
+        )
+        return ScriptReading((), (), (diagnostic,), (source,))
+    reading = Reading(program(source, tree))
+    run(reading, tree.body, [World()])
+    for name, function in reading.program.functions.items():
+        if name not in reading.called:
+            call_function(reading, function, None, World())
+    tokens = _tokens(reading, tree)
+    inner = tuple(reading.more.values())
+    leftovers = (
+        *reading.leftovers.values(),
+        *(each for one in inner for each in one.leftovers.values()),
+    )
+    return ScriptReading(
+        reading.ordered(),
+        leftovers,
+        (),
+        (source, *(one.program.source for one in inner)),
+        MappingProxyType(tokens),
+    )
+
+
+def _tokens(
+    reading: Reading, tree: ast.Module
+) -> dict[tuple[str, int, int], Literal["read", "left"]]:
+    """What became of every statement; one that no way reached is left over."""
+    found: dict[tuple[str, int, int], Literal["read", "left"]] = {}
+    for node in _simple(tree):
+        at = (reading.program.offset(node), reading.program.end(node))
+        file = reading.program.source.file
+        if at in reading.visited:
+            found[(file, *at)] = "read"
+            continue
+        found[(file, *at)] = "left"
+        reading.leave("unreached", node, "no way through the file leads here")
+    return found
+
+
+def _simple(node: ast.AST) -> Iterator[ast.stmt]:
+    """Statements without statements of their own; of classes only the methods have some."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(node, ast.ClassDef) and not isinstance(child, ast.FunctionDef):
+            continue  # fields: what is asked for is taken
+        if isinstance(child, (ast.stmt, ast.match_case, ast.excepthandler)):
+            if hasattr(child, "body"):
+                yield from _simple(child)
+            elif isinstance(child, ast.stmt):
+                yield child
