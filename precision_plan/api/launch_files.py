@@ -1,4 +1,4 @@
-"""What a file starts: a shell script, a job description, a list of processes or a command line."""
+"""What a file starts: a script, a launcher in Python, a job description, a list of processes."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def read_launches(
     from precision_plan.importers.shell.files import Unreadable, read_script_file
 
     shown = display_path(path)
-    script = is_script(path)
+    script = is_script(path) or path.suffix == ".py"
     if shown in instead:
         return _shell(Source(shown, instead[shown]), target, instead)
     try:
@@ -71,6 +71,8 @@ def read_launches(
     source = Source(shown, data)
     if path.suffix in _JOB_FILES:
         return _job_file(source, target)
+    if path.suffix == ".py":
+        return _python(source, target)
     if script or not _lists_processes(data):
         return _shell(source, target, instead)
     return _processes(source, target)
@@ -87,6 +89,13 @@ def _shell(source: Source, target: Mapping[str, str], instead: Mapping[str, byte
     from precision_plan.importers.shell.suppressions import suppressions_of
 
     return _from_reading(read_script(source, instead), target, suppressions_of)
+
+
+def _python(source: Source, target: Mapping[str, str]) -> Script:
+    from precision_plan.importers.python.reader import read_launcher
+    from precision_plan.importers.python.suppressions import suppressions_of
+
+    return _from_reading(read_launcher(source), target, suppressions_of)
 
 
 def _processes(source: Source, target: Mapping[str, str]) -> Script:

@@ -16,6 +16,14 @@ _SUFFIXES = (".yaml", ".yml")
 _SCRIPTS = (".sh", ".bash", ".slurm", ".sbatch")
 _JOB = re.compile(r"^\s*[-{]?\s*[\"']?(env_vars|services|apiVersion)[\"']?[ \t]*:", re.MULTILINE)
 """Keys of Ray's runtime environments, of docker compose and of Kubernetes."""
+_LAUNCHER = ".py"
+_STARTS = re.compile(
+    rb"\bexecute_train\s*\(|\b(?:torchrun|ray job submit|vllm serve)\b|[\"']vllm[\"'],\s*[\"']serve"
+    rb"|(?:pretrain_\w+|train(?:_async)?)\.py\b"
+)
+_CALLS = re.compile(
+    rb"\bexecute_train\s*\(|\bsubprocess\b|\bos\.(?:system|exec|popen)|\bexec_command"
+)
 _SHEBANG = re.compile(rb"#![^\n]*\b(bash|sh|zsh|dash)\b")
 _RECIPE_FOLDER = "recipes"
 _CONFIG, _QUANT_CONFIG = "config.json", "hf_quant_config.json"
@@ -73,6 +81,7 @@ def discover(paths: Iterable[str | Path], *, skip_others: bool = False) -> Disco
 
     A shell script has the suffix of one, or begins with ``#!`` and the name of a shell. YAML that
     is no recipe describes a job if it has a key of Ray, docker compose or Kubernetes that does.
+    A file of Python that starts programs and knows one that trains or serves is a launcher.
     """
     candidates: dict[str, Candidate] = {}
     skipped: dict[str, Path] = {}
@@ -95,7 +104,7 @@ def discover(paths: Iterable[str | Path], *, skip_others: bool = False) -> Disco
             missing.append(name)
         elif skip_others:
             _take(path, candidates, skipped, scripts)
-        elif is_script(path):
+        elif is_script(path) or (path.suffix == _LAUNCHER and path.is_file()):
             scripts.setdefault(_real(path), path)
         elif path.suffix not in _SUFFIXES:
             (others if path.is_file() else foreign).append(path)
@@ -123,6 +132,10 @@ def _take(
     scripts: dict[str, Path],
 ) -> None:
     """Put a file that was not asked for by name where it belongs."""
+    if file.suffix == _LAUNCHER:
+        if is_launcher(file):
+            scripts.setdefault(_real(file), file)
+        return
     if is_script(file) or (file.suffix in _SUFFIXES and is_job_file(file)):
         scripts.setdefault(_real(file), file)
         return
@@ -154,6 +167,17 @@ def is_script(file: Path) -> bool:
         return False
 
 
+def is_launcher(file: Path) -> bool:
+    """True for a file of Python that may start a training run or an engine."""
+    try:
+        if not file.is_file() or file.stat().st_size > FILE_LIMIT:
+            return False
+        data = file.read_bytes()
+    except OSError:
+        return False
+    return _CALLS.search(data) is not None and _STARTS.search(data) is not None
+
+
 def is_job_file(file: Path) -> bool:
     """True for YAML that describes a job and is no recipe."""
     if _group_file(file) is not None or _conf_of_recipe(file) is not None:
@@ -169,7 +193,7 @@ def _files(folder: Path, checkpoints: list[Path]) -> Iterator[Path]:
         if _CONFIG in files and any(map(_is_of_weights, files)):
             checkpoints.append(Path(root))
         for name in sorted(files):
-            is_named_so = name.endswith((*_SUFFIXES, *_SCRIPTS))
+            is_named_so = name.endswith((*_SUFFIXES, *_SCRIPTS, _LAUNCHER))
             if is_named_so or ("." not in name and is_script(Path(root, name))):
                 yield Path(root, name)
 

@@ -85,9 +85,12 @@ def unaccounted(reading: ScriptReading) -> list[str]:
             first, last = by_file[file].origin(start).line, by_file[file].origin(end).line
             if not any((file, line) in places for line in range(first, last + 1)):
                 found.append(f"{file}:{first} is left and in no list")
-    for job in jobs_of(reading):
-        found += _words(job)
-    return found
+    return [*found, *lost_words(reading)]
+
+
+def lost_words(reading: ScriptReading) -> list[str]:
+    """Words of launches that became nothing."""
+    return [each for job in jobs_of(reading) for each in _words(job)]
 
 
 def _words(job: ImportedJob) -> Iterator[str]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from precision_plan.facts.python_launchers import launcher_function
 from precision_plan.importers.python.expressions import (
+    ENVIRONMENT,
     Evaluated,
     evaluate,
     json_text,
@@ -186,7 +187,7 @@ def _method(
     name, held = function.attr, function.value
     if name in ("append", "extend", "update", "setdefault") and isinstance(held, ast.Name):
         return _changed(reading, node, name, held.id, world)
-    if name == "join" and len(node.args) == 1:
+    if name == "join" and len(node.args) == 1 and ast.unparse(held) != "shlex":
         return [
             (after, _joined(glue, items) if items.items is not None else opaque(reading, node))
             for each, glue in evaluate(reading, held, world)
@@ -197,7 +198,7 @@ def _method(
             (each, of_text(_stripped(value.text, name)))
             for each, value in evaluate(reading, held, world)
         ]
-    if name == "get" and ast.unparse(held) in ("os.environ", "environ") and node.args:
+    if name == "get" and ast.unparse(held) in ENVIRONMENT and node.args:
         return _variable(reading, node, world)
     return None
 
@@ -267,7 +268,7 @@ def _plain(reading: Reading, node: ast.Call, name: str, world: World) -> Evaluat
     if None in keywords or any(isinstance(each, ast.Starred) for each in node.args):
         return [(world, opaque(reading, node))]
     for each, values in several(reading, [*node.args, *keywords.values()], world):
-        found.append((each, _result(reading, node, name, values, tuple(map(str, keywords)))))
+        found.append((each, _result(reading, node, values, tuple(map(str, keywords)), each)))
     if name.endswith((".run", ".main", "run", "main")) and len(node.args) == 1:
         return [more for each, _ in found for more in _started(reading, node, each)]
     return found
@@ -283,11 +284,19 @@ def _started(reading: Reading, node: ast.Call, world: World) -> Evaluated:
 
 
 def _result(
-    reading: Reading, node: ast.Call, name: str, values: tuple[Value, ...], names: tuple[str, ...]
+    reading: Reading,
+    node: ast.Call,
+    values: tuple[Value, ...],
+    names: tuple[str, ...],
+    world: World,
 ) -> Value:
+    """What a function of Python's own makes of values that are known."""
+    name = ast.unparse(node.func)
     first = values[0] if values else None
     if name == "dict" and len(values) == len(names):
         return Value(entries=dict(zip(names, values, strict=True)))
+    if name == "os.environ.copy":
+        return Value(entries={key: of_text(text) for key, text in world.env.items()})
     if first is None:
         return opaque(reading, node)
     if name in ("os.getenv", "getenv") and isinstance(first.constant, str):

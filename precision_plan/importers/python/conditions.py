@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import operator as operators
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from precision_plan.importers.jobs import Branch
@@ -26,6 +28,8 @@ def decide(reading: Reading, node: ast.expr, world: World) -> Decided:
         if ast.unparse(node.left) == "__name__":
             return [(world, True)]  # the file is what is started
         return _comparison(reading, node, world)
+    if isinstance(node, ast.Compare):  # a < b < c
+        return _either(reading, node, world, None)
     if isinstance(node, ast.Call) and (chain := _any(node)) is not None:
         return _chain(reading, chain, world)
     found: Decided = []
@@ -113,20 +117,23 @@ def _test(operator: ast.cmpop, choices: tuple[Any, ...]) -> Any:
         return lambda value: value not in choices
     if isinstance(operator, (ast.Eq, ast.In, ast.Is)):
         return lambda value: value in choices
-    order = {
-        ast.Lt: lambda value: value < first,
-        ast.LtE: lambda value: value <= first,
-        ast.Gt: lambda value: value > first,
-        ast.GtE: lambda value: value >= first,
-    }[type(operator)]
+    order: Callable[[Any, Any], bool] = _ORDER[type(operator)]
 
     def compared(value: Any) -> bool:
         try:
-            return bool(order(value))
+            return bool(order(value, first))
         except TypeError:
             return False
 
     return compared
+
+
+_ORDER: Mapping[type[ast.cmpop], Callable[[Any, Any], bool]] = {
+    ast.Lt: operators.lt,
+    ast.LtE: operators.le,
+    ast.Gt: operators.gt,
+    ast.GtE: operators.ge,
+}
 
 
 def _parameter(
@@ -151,6 +158,7 @@ def _parameter(
     if world.apart and not world.inside:
         return found
     left = world.taking(_branch(reading, node, not usual), apart=True)
+    left.changed |= {name}
     if fitting:
         left.assumed[name] = fitting[0]
     else:

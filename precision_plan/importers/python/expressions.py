@@ -16,6 +16,7 @@ from precision_plan.importers.texts import EMPTY, Piece, Text, joined
 
 Evaluated = list[tuple[World, Value]]
 
+ENVIRONMENT = ("os.environ", "environ")
 _ARITHMETIC: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -32,7 +33,7 @@ def evaluate(reading: Reading, node: ast.expr, world: World) -> Evaluated:
     match node:
         case ast.Constant(value=str(), kind="in braces"):
             source = reading.program.source
-            piece = Piece(node.value, source, reading.program.offset(node), exact=False)
+            piece = Piece(str(node.value), source, reading.program.offset(node), exact=False)
             return [(world, of_text(Text((piece,))))]
         case ast.Constant(value=str()) | ast.JoinedStr():
             return _literal(reading, node, world)
@@ -51,8 +52,12 @@ def evaluate(reading: Reading, node: ast.expr, world: World) -> Evaluated:
             return _both(
                 reading, node.left, node.right, world, lambda a, b: _sum(reading, node, a, b)
             )
-        case ast.BoolOp(op=ast.Or()):
-            return _first_true(reading, node.values, world)
+        case ast.BoolOp():
+            return _first(reading, node.values, world, isinstance(node.op, ast.Or))
+        case ast.Compare() | ast.UnaryOp(op=ast.Not()):
+            source, offset = reading.program.source, reading.program.offset(node)
+            decided = decide(reading, node, world)
+            return [(each, constant(holds, source, offset)) for each, holds in decided]
         case ast.List() | ast.Tuple():
             return _list(reading, node.elts, world)
         case ast.Dict():
@@ -167,6 +172,8 @@ def _named(reading: Reading, node: ast.Name | ast.Attribute, world: World) -> Va
         return Value(Text((piece,)), value, name=name)
     if name in world.variables:
         return world.variables[name]
+    if name in ENVIRONMENT:
+        return Value(entries={key: of_text(text) for key, text in world.env.items()})
     if isinstance(node, ast.Attribute):
         held, _, field = name.rpartition(".")
         made = world.variables.get(held, Value()).made
@@ -222,21 +229,24 @@ def added(reading: Reading, node: ast.AST, left: Value, right: Value, how: ast.o
     return unknown(ast.unparse(node), program.source, program.offset(node), "expression")
 
 
-def _first_true(reading: Reading, nodes: list[ast.expr], world: World) -> Evaluated:
-    """``a or b``: the first that is true; of one that may be either, itself."""
+def _first(reading: Reading, nodes: list[ast.expr], world: World, stops: bool) -> Evaluated:
+    """``a or b``: the first that is true, else the last; ``a and b``: the first that is not."""
     found: Evaluated = []
     going = [world]
-    for index, node in enumerate(nodes):
+    for node in nodes[:-1]:
         following = []
         for each in going:
             for after, value in evaluate(reading, node, each):
-                falsy = value.known and not value.constant
-                if index < len(nodes) - 1 and (falsy or _is_unset(value)):
+                if stops and _is_unset(value):
                     following.append(after)
-                else:
-                    found.append((after, value))
+                    continue
+                for decided, holds in decide(reading, node, after):
+                    if holds == stops:
+                        found += evaluate(reading, node, decided)
+                    else:
+                        following.append(decided)
         going = following
-    return found
+    return [*found, *(more for each in going for more in evaluate(reading, nodes[-1], each))]
 
 
 def _is_unset(value: Value) -> bool:
@@ -246,7 +256,7 @@ def _is_unset(value: Value) -> bool:
 
 def _element(reading: Reading, node: ast.Subscript, held: Value, key: Value) -> Value:
     name = ast.unparse(node.value)
-    if name in ("os.environ", "environ") and isinstance(key.constant, str):
+    if name in ENVIRONMENT and isinstance(key.constant, str):
         return opaque(reading, node, key.constant)
     if held.entries is not None and isinstance(key.constant, str) and key.constant in held.entries:
         return held.entries[key.constant]
@@ -283,7 +293,7 @@ def _dict(reading: Reading, node: ast.Dict, world: World) -> Evaluated:
             for middle, value in evaluate(reading, item, each):
                 if key is None:
                     following.append((middle, {**entries, **(value.entries or {})}))
-                    if value.entries is None and "os.environ" not in ast.unparse(item):
+                    if value.entries is None:
                         reading.leave("arguments", item, "what it adds to the mapping is not known")
                     continue
                 for after, name in evaluate(reading, key, middle):

@@ -51,9 +51,9 @@ def _process(
 ) -> None:
     """A list is a program with its words; a text goes to a shell."""
     if command.items is not None:
-        words = tuple(_one_word(item.text) for item in command.items)
-        if words:
-            reading.start(words, node, world, env)
+        if command.items:
+            found = tuple(_one_word(item.text) for item in command.items)
+            reading.start(found, node, world, env)
         return
     exported = dict(world.env if env is None else env)
     for line in lines(command.text):

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 _OPENING = re.compile(r"([A-Za-z]{0,2})(\"\"\"|'''|\"|')")
 _BETWEEN = re.compile(r"(?:\s|\\\n|#[^\n]*|[()])*")
-_SUFFIX = re.compile(r"(?:![rsa])?\s*(?::(?P<spec>.*))?", re.DOTALL)
+_SUFFIX = re.compile(r"(?:!(?:s|(?P<form>[ra])))?\s*(?::(?P<spec>.*))?", re.DOTALL)
 
 
 class Part(NamedTuple):
@@ -135,7 +135,7 @@ def _expression(text: str, start: int) -> Part:
             ast.parse(f"({text[:at]})", mode="eval")
         except SyntaxError:
             continue
-        return Part(text[:at], start, True, not suffix["spec"])
+        return Part(text[:at], start, True, not (suffix["spec"] or suffix["form"]))
     return Part(text, start, True, False)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 from types import MappingProxyType
 from typing import Literal
@@ -17,19 +16,6 @@ from precision_plan.importers.python.values import World
 from precision_plan.importers.texts import Source
 from precision_plan.plan import Because, Origin
 from precision_plan.plan.codes import compose_diagnostic
-
-_STARTS = re.compile(
-    rb"\bexecute_train\s*\(|\b(?:torchrun|ray job submit|vllm serve)\b|[\"']vllm[\"'],\s*[\"']serve"
-    rb"|(?:pretrain_\w+|train(?:_async)?)\.py\b"
-)
-_CALLS = re.compile(
-    rb"\bexecute_train\s*\(|\bsubprocess\b|\bos\.(?:system|exec|popen)|\bexec_command"
-)
-
-
-def may_launch(data: bytes) -> bool:
-    """True if a file of Python may start a training run or an engine; false costs no tree."""
-    return _CALLS.search(data) is not None and _STARTS.search(data) is not None
 
 
 def read_launcher(source: Source) -> ScriptReading:
@@ -49,10 +35,10 @@ def read_launcher(source: Source) -> ScriptReading:
         )
         return ScriptReading((), (), (diagnostic,), (source,))
     reading = Reading(program(source, tree))
-    run(reading, tree.body, [World()])
-    for name, function in reading.program.functions.items():
-        if name not in reading.called:
-            call_function(reading, function, None, World())
+    try:
+        _follow(reading, tree)
+    except RecursionError:
+        reading.leave("limit", tree.body[0], "expressions or calls are nested too deeply")
     tokens = _tokens(reading, tree)
     inner = tuple(reading.more.values())
     leftovers = (
@@ -68,6 +54,14 @@ def read_launcher(source: Source) -> ScriptReading:
     )
 
 
+def _follow(reading: Reading, tree: ast.Module) -> None:
+    """Run the file, then each function that nothing in it calls."""
+    run(reading, tree.body, [World()])
+    for name, function in reading.program.functions.items():
+        if name not in reading.called:
+            call_function(reading, function, None, World())
+
+
 def _tokens(
     reading: Reading, tree: ast.Module
 ) -> dict[tuple[str, int, int], Literal["read", "left"]]:
@@ -76,7 +70,7 @@ def _tokens(
     for node in _simple(tree):
         at = (reading.program.offset(node), reading.program.end(node))
         file = reading.program.source.file
-        if at in reading.visited:
+        if at in reading.visited or isinstance(node, (ast.Raise, ast.Pass)):  # these set nothing
             found[(file, *at)] = "read"
             continue
         found[(file, *at)] = "left"
@@ -90,7 +84,7 @@ def _simple(node: ast.AST) -> Iterator[ast.stmt]:
         if isinstance(node, ast.ClassDef) and not isinstance(child, ast.FunctionDef):
             continue  # fields: what is asked for is taken
         if isinstance(child, (ast.stmt, ast.match_case, ast.excepthandler)):
-            if hasattr(child, "body"):
+            if hasattr(child, "body") or isinstance(child, ast.Match):
                 yield from _simple(child)
             elif isinstance(child, ast.stmt):
                 yield child

@@ -13,7 +13,7 @@ from precision_plan.plan import Origin
 
 MOST_WORLDS = 16
 """Ways that are followed at the same time; those nearest to the defaults are kept."""
-MOST_STEPS = 4_000
+MOST_STEPS = 10_000
 MOST_COMMANDS = 32
 """Forms of one command that are kept."""
 MOST_CALLS = 12
@@ -111,6 +111,7 @@ def _merge(one: World, other: World) -> None:
     """What two ways have in common: a decision that changed nothing is none."""
     one.branches = _shared(one.branches, other.branches)
     one.apart = min(one.apart, other.apart)
+    one.changed &= other.changed
     for mine, others in ((one.assumed, other.assumed), (one.decided, other.decided)):
         for key in [key for key in mine if key not in others or mine[key] != others[key]]:
             del mine[key]

@@ -40,13 +40,17 @@ def _statement(reading: Reading, node: ast.stmt, world: World) -> list[World]:
             return [
                 after
                 for each, holds in decide(reading, node.test, world)
-                for after in _branch(reading, node.body if holds else node.orelse, each, world)
+                for after in _branch(
+                    reading, node.body if holds else node.orelse, each, world, node.test
+                )
             ]
         case ast.Match():
             return [
                 after
                 for each, case in matched(reading, node, world)
-                for after in _branch(reading, [] if case is None else case.body, each, world)
+                for after in _branch(
+                    reading, [] if case is None else case.body, each, world, node.subject
+                )
             ]
         case ast.Assert():
             return _asserted(reading, node, world)
@@ -93,10 +97,13 @@ def _asserted(reading: Reading, node: ast.Assert, world: World) -> list[World]:
     return held or [world]
 
 
-def _branch(reading: Reading, body: Iterable[ast.stmt], world: World, before: World) -> list[World]:
+def _branch(
+    reading: Reading, body: Iterable[ast.stmt], world: World, before: World, test: ast.expr
+) -> list[World]:
     """Follow a block that a decision led to."""
-    was = before.inside
-    world.inside = was or world.apart > before.apart
+    was, shown = before.inside, ast.unparse(test)
+    changed = any(name in shown for name in world.changed)
+    world.inside = was or changed or world.apart > before.apart
     found = run(reading, body, [world])
     for each in found:
         each.inside = was
@@ -145,7 +152,7 @@ def _augmented(reading: Reading, node: ast.AugAssign, world: World) -> list[Worl
         if old is None:
             result = opaque(reading, node.value)
         elif isinstance(node.op, ast.BitOr) and old.entries is not None:
-            if value.entries is None and "os.environ" not in ast.unparse(node.value):
+            if value.entries is None:
                 reading.leave("arguments", node.value, "what it adds to the mapping is not known")
             result = Value(entries={**old.entries, **(value.entries or {})})
         else:

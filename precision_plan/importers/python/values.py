@@ -68,8 +68,8 @@ class World:
     """One way through a launcher.
 
     ``assumed`` is what parameters are on this way, ``decided`` which conditions hold. ``apart``
-    says that a parameter is not what it is by default; ``inside`` that the way is in a branch that
-    only such a parameter leads to, where others may differ from their defaults as well.
+    says that a parameter is not what it is by default, ``changed`` which ones; ``inside`` that the
+    way is in a branch that asks for such a parameter, where others may differ as well.
     """
 
     variables: dict[str, Value] = field(default_factory=dict)
@@ -79,6 +79,7 @@ class World:
     assumed: dict[str, Any] = field(default_factory=dict)
     apart: int = 0
     inside: bool = False
+    changed: frozenset[str] = frozenset()
     returned: Value | None = None
     ended: bool = False
 
