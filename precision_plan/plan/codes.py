@@ -148,6 +148,14 @@ _CODES = (
     Code("PP941", "lost-continuation", "error", False, "Flags stand on a line of their own",
          "The command before them ended: its line has no backslash, or a space behind it, or a "
          "comment follows. The job starts without the flags."),
+    Code("PP943", "array-never-set", "warning", False,
+         "An array is expanded that nothing sets, and one of nearly the same name is never used",
+         "Bash puts nothing in its place: the job starts without the flags, and nobody says so. "
+         "Arrays do not come from the environment."),
+    Code("PP944", "spaces-around-equals", "error", False,
+         "An assignment has spaces around its equals sign",
+         "Bash takes the name for a program, does not find it, and leaves the variable unset; an "
+         "array in brackets behind it is a syntax error."),
     Code("PP942", "unclosed-script", "error", True, "A quote or bracket is never closed",
          "Bash takes the rest of the file for text, or stops at its end."),
     Code("PP960", "broken-python", "error", True, "A launcher is no Python",

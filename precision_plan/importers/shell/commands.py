@@ -17,6 +17,7 @@ from precision_plan.importers.shell.handed import (
     reads_script,
     with_spaces,
 )
+from precision_plan.importers.shell.slips import is_spaced_assignment, lost_backslash
 from precision_plan.importers.shell.state import Shell
 from precision_plan.importers.shell.tree import WORDS, parsed, text_of
 from precision_plan.importers.shell.words import words
@@ -42,6 +43,8 @@ def command(shell: Shell, node: Node, world: World) -> list[Outcome]:
     for child in node.children:
         if child.type == "ERROR":
             shell.leave("syntax", child)
+    if is_spaced_assignment(shell, node):
+        return [(world, False)]
     found = words(shell, nodes, world)
     if not found:
         for child in prefix:
@@ -57,7 +60,7 @@ def command(shell: Shell, node: Node, world: World) -> list[Outcome]:
     if builtin is not None:
         return builtin(shell, node, world, found)
     if name.startswith("-") and len(name) > 1:
-        _lost_backslash(shell, node, found)
+        lost_backslash(shell, node, found)
         return [(world, False)]
     env = _with_prefix(shell, world, prefix)
     return _program(shell, node, world, found, env)
@@ -223,34 +226,6 @@ def _not_there(shell: Shell, node: Node, name: Text, world: World) -> None:
             because=(Because(follows),),
             fix=(Fix("correct the path"),),
             stage="run",
-        )
-    )
-
-
-def _lost_backslash(shell: Shell, node: Node, found: list[Text]) -> None:
-    """A command whose name is a flag: the line before lost its backslash.
-
-    Behind an assignment or a redirection it is no line of its own: what the grammar makes of
-    ``DATA=<your folder>`` is such a command.
-    """
-    if node.children[0].type != "command_name":
-        return
-    before = shell.source.data[: node.start_byte].rstrip(b" \t")
-    line = before.rpartition(b"\n")[0].rpartition(b"\n")[2]
-    if line.rstrip().endswith(b"\\"):
-        why = "the backslash on the line before is followed by a space, so that the line ends there"
-    elif line.lstrip().startswith(b"#"):
-        why = "a comment between the lines ends the command"
-    else:
-        why = "the line before does not end with a backslash"
-    shell.find(
-        compose_diagnostic(
-            "PP941",
-            f"{found[0].shown} is run as a command of its own: it belongs to no command",
-            shell.origin(node),
-            because=(Because(why),),
-            fix=(Fix("continue the line before with a backslash as its last character"),),
-            stage="parse",
         )
     )
 

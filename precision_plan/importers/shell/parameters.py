@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from difflib import get_close_matches
 from fnmatch import translate
 from typing import TYPE_CHECKING
 
@@ -130,6 +131,8 @@ def _plain(
             return Part((), quoted, True)
         if name not in _STATE and not name.isdecimal():
             shell.leave("unset", node, f"nothing in the script sets {name}", text=name)
+            if many and not world.lost:
+                _suspect(shell, node, world, name)
         return Part((unknown(shell, node, quoted, name),), quoted)
     if isinstance(value, Text):
         return Part((value,), quoted)
@@ -138,6 +141,19 @@ def _plain(
     if many:
         return Part(value, quoted, True)
     return Part((value[0] if value else EMPTY,), quoted)
+
+
+def _suspect(shell: Shell, node: Node, world: World, name: str) -> None:
+    """Note an array that nothing sets, if one of nearly the same name is there."""
+    arrays = [
+        key
+        for key, each in world.variables.items()
+        if isinstance(each.value, tuple) and each.value and each.at is not None
+    ]
+    for close in get_close_matches(name, arrays, n=1, cutoff=0.8):
+        at = world.variables[close].at
+        if at is not None:
+            shell.suspects[name, shell.origin(node)] = (close, at)
 
 
 def _joins(shell: Shell, node: Node) -> bool:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from precision_plan.importers.jobs import ScriptReading
 from precision_plan.importers.shell.blocks import run_block
+from precision_plan.importers.shell.slips import never_set
 from precision_plan.importers.shell.state import Shell
 from precision_plan.importers.shell.tree import one_line, parsed, simple_statements
 from precision_plan.importers.shell.world import World
@@ -33,6 +34,7 @@ def read_script(source: Source, instead: Mapping[str, bytes] = NOTHING_INSTEAD) 
     shell = Shell(source, source, sourcing=(source.file,), instead=instead)
     shell.sources[source.file] = source
     run_block(shell, root.children, [World()])
+    never_set(shell)
     tokens: dict[tuple[str, int, int], Literal["read", "left"]] = {}
     for each in list(shell.sources.values()):
         shell.source = each

@@ -27,7 +27,8 @@ class Shell:
 
     ``visited`` are the statements that some way reached, ``used`` the assignments whose variable
     was read, both as ``(file, start, end)``. ``instead`` are texts of files that are taken in the
-    place of what is on disk.
+    place of what is on disk. ``suspects`` are names of arrays that nothing sets, with the place
+    and the array of nearly the same name.
     """
 
     source: Source
@@ -38,6 +39,7 @@ class Shell:
     sources: dict[str, Source] = field(default_factory=dict)
     visited: set[At] = field(default_factory=set)
     used: set[At] = field(default_factory=set)
+    suspects: dict[tuple[str, Origin], tuple[str, At]] = field(default_factory=dict)
     sourcing: tuple[str, ...] = ()
     instead: Mapping[str, bytes] = field(default_factory=dict)
     calls: int = 0

@@ -219,6 +219,39 @@ def test_the_output_of_a_filter_is_not_known() -> None:
     assert [word.known for word in command.words] == [True, False]
 
 
+@pytest.mark.parametrize("text", ["R = mxfp8\n", "R =mxfp8\n", "R = (--a b)\n"])
+def test_spaces_around_an_equals_sign(text: str) -> None:
+    found = read(f"A=1\n{text}train $R\n").diagnostics
+    assert [(each.id, each.origin.line) for each in found] == [("PP944", 2)]
+
+
+@pytest.mark.parametrize(
+    "text", ["[ x = y ]\n", "test x = y\n", "let x = 5\n", "x == y\n", "X= y\n"]
+)
+def test_an_equals_sign_that_assigns_nothing(text: str) -> None:
+    assert not read(text).diagnostics
+
+
+def test_an_array_that_nothing_sets() -> None:
+    found = read("PERF_ARGS=(--a 1)\ntrain ${PREF_ARGS[@]}\n").diagnostics
+    assert [(each.id, each.origin.line) for each in found] == [("PP943", 2)]
+    assert "PERF_ARGS" in found[0].fix[0].text
+    assert found[0].because[0].origin.line == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "PERF_ARGS=(--a 1)\ntrain ${PREF_ARGS[@]} ${PERF_ARGS[@]}\n",  # it is used
+        "PERF_ARGS=(--a 1)\ntrain ${EVAL_ARGS[@]}\n",  # nothing is close
+        "PERF_ARGS=(--a 1)\ntrain $PREF_ARGS\n",  # the environment may have it
+        "source $X\nPERF_ARGS=(--a 1)\ntrain ${PREF_ARGS[@]}\n",  # that file may set it
+    ],
+)
+def test_an_array_that_may_be_set(text: str) -> None:
+    assert not read(text).diagnostics
+
+
 def test_eval_of_words() -> None:
     reading = read("CMD='train --a 1'\neval $CMD --b\neval \"$CMD\"\n")
     assert [words(each) for each in reading.commands] == ["train --a 1 --b", "train --a 1"]
