@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from precision_plan.api.checking import check_profile
 from precision_plan.api.compiling import compile
+from precision_plan.api.launch_names import names_script
 from precision_plan.compose import Composer
 from precision_plan.compose.overrides import parse_overrides
 from precision_plan.compose.reading import Unreadable, display_path, read_text
@@ -73,7 +74,7 @@ def _read(
     from precision_plan.plan.lock import BrokenLock, read_lock
     from precision_plan.plan.snapshot import Snapshot, snapshot_of
 
-    if is_script(side.source):
+    if names_script(side.source):
         from precision_plan.api.script_compiling import compile_launch
 
         return snapshot_of(compile_launch(side.source, side.overrides, profile).compiled, "script")
@@ -89,15 +90,6 @@ def _read(
     )
     name = " ".join((str(side.source), *_shown(side.overrides)))
     return replace(snapshot_of(found), name=name)
-
-
-def is_script(source: str | Path) -> bool:
-    """True for what a recipe cannot be: recipes are compared without the grammar of the shell."""
-    if "." not in str(source) and "#" not in str(source) and not Path(source).is_file():
-        return False
-    from precision_plan.api.script_compiling import names_script
-
-    return names_script(source)
 
 
 def _lock_text(source: str | Path) -> str | None:
@@ -141,7 +133,7 @@ def lock(
     from precision_plan.plan.snapshot import snapshot_of
 
     check_profile(profile)
-    if is_script(recipe):
+    if names_script(recipe):
         return _lock_launch(recipe, overrides, profile)
     compiled = compile(
         recipe, overrides, conf_dir=conf_dir, search_paths=search_paths, profile=profile
@@ -192,7 +184,7 @@ def lint_lock(
     locked = _read_lock(Path(lock_file))
     if isinstance(locked, Diagnostic):
         return LintReport((locked,), (), 0, {}, perf_counter() - started)
-    script = is_script(recipe)
+    script = names_script(recipe)
     if script:
         from precision_plan.api.script_compiling import compile_launch
 

@@ -8,8 +8,8 @@ from time import perf_counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from precision_plan.api.checking import Folders
+from precision_plan.api.launch_names import numbered
 from precision_plan.api.scripts import ScriptCheck, check_script
-from precision_plan.compose.discovery import is_script
 from precision_plan.compose.reading import display_path
 from precision_plan.importers.job_words import unknown_texts
 from precision_plan.lower import lower
@@ -37,22 +37,6 @@ class CompiledLaunch(NamedTuple):
     suppressions: tuple[Suppression, ...] = ()
 
 
-def names_script(source: str | Path) -> bool:
-    """True for a shell script, also with the number of a launch behind it: ``run.sh#2``."""
-    try:
-        return is_script(_numbered(source)[0])
-    except (OSError, ValueError):
-        return False
-
-
-def _numbered(source: str | Path) -> tuple[Path, int | None]:
-    """``run.sh#2`` as path and number."""
-    head, mark, number = str(source).rpartition("#")
-    if mark and number.isdecimal() and len(number) < 5 and not Path(source).exists():
-        return Path(head), int(number)
-    return Path(source), None
-
-
 def compile_launch(
     source: str | Path, overrides: Sequence[str], profile: Profile
 ) -> CompiledLaunch:
@@ -61,7 +45,7 @@ def compile_launch(
     Of a plan with fields that are not known, what the others lower to is there.
     """
     started = perf_counter()
-    path, number = _numbered(source)
+    path, number = numbered(source)
     checked = check_script(path, profile, {}, Folders())
     shown = display_path(path)
     problems = tuple(filter(is_broken_input, checked.diagnostics))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from precision_plan.api.checking import check, check_profile
-from precision_plan.api.comparing import is_script
+from precision_plan.api.launch_names import names_script
 from precision_plan.compose import Composer
 from precision_plan.rules.profiles import Profile
 
@@ -42,7 +42,7 @@ def why(
     from precision_plan.plan.tracing import Sources, Why, trace
 
     check_profile(profile)
-    if is_script(recipe):
+    if names_script(recipe):
         return _of_launch(recipe, subject, overrides, profile)
     composition = Composer(conf_dir, search_paths).compose(recipe, overrides)
     checked = check(composition, profile)
