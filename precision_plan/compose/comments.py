@@ -28,13 +28,14 @@ def suppressions_in(
     if _MARKER not in text:
         return ()
     lines = text.splitlines()
+    matches = [(number, match) for number, line in enumerate(lines)
+               if _MARKER in line and (match := _COMMENT.search(line))]  # fmt: skip
+    if not matches:
+        return ()
     starts_and_ends = sorted(spans())
     starts = [start for start, _ in starts_and_ends]
     found = []
-    for number, line in enumerate(lines):
-        match = _COMMENT.search(line)
-        if match is None:
-            continue
+    for number, match in matches:
         before = bisect_right(starts, (number, match.start()))
         if before and (number, match.start()) < starts_and_ends[before - 1][1]:
             continue  # it is part of a text

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from types import MappingProxyType
 
 from precision_plan.compose.suggest import closest, listed, printable
@@ -70,6 +71,16 @@ def declared_in(sources: Iterable[Source]) -> Declared:
     return Declared(values, origins, tuple(problems)) if values or problems else NOTHING_DECLARED
 
 
+@lru_cache(maxsize=1024)
+def _refusal(key: str, value: str) -> str | None:
+    """Why the schema does not take a value."""
+    try:
+        check_target({key: value})
+    except ValueError as error:
+        return printable(str(error).removeprefix("target "))
+    return None
+
+
 def _problem(
     key: str, assigned: bool, value: str, so_far: Mapping[str, str]
 ) -> tuple[str, tuple[Fix, ...]] | None:
@@ -82,10 +93,9 @@ def _problem(
         )
     if not assigned:
         return f"{shown} has no value: the comment takes key=value", ()
-    try:
-        check_target({key: value})
-    except ValueError as error:
-        return printable(str(error).removeprefix("target ")), ()
+    refusal = _refusal(key, value)
+    if refusal is not None:
+        return refusal, ()
     if so_far.get(key, value) != value:
         return f"{shown} = {value} was declared before as {so_far[key]}", ()
     return None

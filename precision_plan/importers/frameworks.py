@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 from precision_plan.facts.frameworks import RL_FRAMEWORKS, engine_passthrough
 from precision_plan.facts.launches import launch_evidence
@@ -36,12 +37,16 @@ def frameworks_of(launch: Launch, words: Sequence[Text], declared: str | None) -
 def _evidence(words: Sequence[Text]) -> frozenset[str]:
     """What kinds of programs read some of the arguments."""
     found: set[str] = set()
-    rows = launch_evidence()
     for word in words:
         text = word.shown
         if text.startswith("--"):
-            found.update(row.says for row in rows if text.startswith(row.prefix))
+            found.update(_says(text))
     return frozenset(found)
+
+
+@lru_cache(maxsize=4096)
+def _says(text: str) -> tuple[str, ...]:
+    return tuple(row.says for row in launch_evidence() if text.startswith(row.prefix))
 
 
 def _narrowed(

@@ -8,6 +8,7 @@ program's.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 from precision_plan.facts.megatron import DEFAULT_VERSION
@@ -45,6 +46,14 @@ def plan_of(sections: Mapping[str, Mapping[str, Any]]) -> PrecisionPlan:
 
 def takes(section: str, name: str, value: Any) -> bool:
     """True if a field of the plan may hold ``value``."""
+    if isinstance(value, (str, int, float)):
+        return _takes(section, name, value, type(value).__name__)
+    return _SECTIONS[section].takes(name, value)
+
+
+@lru_cache(maxsize=4096)
+def _takes(section: str, name: str, value: Any, kind: str) -> bool:
+    """``kind`` keeps ``1`` and ``true`` apart, which are equal."""
     return _SECTIONS[section].takes(name, value)
 
 

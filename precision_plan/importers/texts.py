@@ -11,7 +11,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from precision_plan.plan import UNKNOWN, Origin
 
@@ -20,16 +20,28 @@ from precision_plan.plan import UNKNOWN, Origin
 class Source:
     """A file, or a text that stands in for one; ``data`` is what was read, in bytes.
 
-    ``layer`` goes into every :class:`Origin`: ``script``, ``argv``, ``env``.
+    ``layer`` goes into every :class:`Origin`: ``script``, ``argv``, ``env``. The others keep what
+    was worked out of ``data`` once: where lines start, positions, the syntax tree, the words of
+    spans in which nothing is expanded, and what the file does where it is sourced.
     """
 
     file: str
     data: bytes
     layer: str = "script"
     _starts: list[int] = field(default_factory=list)
+    _origins: dict[int, Origin] = field(default_factory=dict)
+    tree: Any = None
+    literals: dict[tuple[int, int], tuple[Text, ...]] = field(default_factory=dict)
+    effects: dict[Any, Any] = field(default_factory=dict)
 
     def origin(self, offset: int) -> Origin:
         """Line and column (in characters, from 1) of a byte offset."""
+        found = self._origins.get(offset)
+        if found is None or found.layer != self.layer:
+            found = self._origins[offset] = self._place(offset)
+        return found
+
+    def _place(self, offset: int) -> Origin:
         if not self._starts:
             self._starts.append(0)
             at = self.data.find(b"\n")
@@ -77,11 +89,16 @@ class Text:
     @property
     def known(self) -> bool:
         """True if every piece is known."""
+        if len(self.pieces) == 1:
+            return self.pieces[0].known
         return all(piece.known for piece in self.pieces)
 
     @property
     def value(self) -> str | None:
         """The text; ``None`` unless every piece is known."""
+        if len(self.pieces) == 1:
+            piece = self.pieces[0]
+            return piece.text if piece.known else None
         return self.shown if self.known else None
 
     @property
@@ -102,6 +119,9 @@ class Text:
     @property
     def origin(self) -> Origin:
         """Where its first character was written."""
+        first = self.pieces[0] if self.pieces else None
+        if first is not None and first.text and first.source is not None:
+            return first.source.origin(first.offset)
         return self.origin_at(0)
 
     def origin_at(self, index: int) -> Origin:

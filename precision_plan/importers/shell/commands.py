@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from precision_plan.importers.shell.assignments import assign
@@ -17,6 +18,7 @@ from precision_plan.importers.shell.handed import (
     reads_script,
     with_spaces,
 )
+from precision_plan.importers.shell.repeated import again
 from precision_plan.importers.shell.slips import is_spaced_assignment, lost_backslash
 from precision_plan.importers.shell.state import Shell
 from precision_plan.importers.shell.tree import WORDS, parsed, text_of
@@ -191,7 +193,7 @@ def _run_file(
         if arguments:
             world.positional = arguments
         try:
-            after = _inside(shell, opened, [world])
+            after = again(shell, opened, world, partial(_inside, shell, opened, [world]))
         finally:
             shell.sourcing = outer
         for each in after:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from pathlib import Path
 
 from precision_plan.compose.reading import display_path
@@ -46,6 +47,12 @@ def read_script_file(path: Path, *, binary: bool = False) -> bytes:
     return data.replace(b"\r\n", b"\n") if b"\r\n" in data else data
 
 
+@lru_cache(maxsize=64)
+def _source(shown: str, data: bytes) -> Source:
+    """A file that scripts have in common is parsed once."""
+    return Source(shown, data)
+
+
 def source_file(shell: Shell, name: Text) -> Source | str:
     """The file that a script sources, or why it is not read.
 
@@ -71,5 +78,5 @@ def source_file(shell: Shell, name: Text) -> Source | str:
             if candidate.exists():
                 reason = str(error)
             continue
-        return Source(shown, data)
+        return _source(shown, data)
     return reason

@@ -23,6 +23,13 @@ def _parser() -> Parser:
 
 def parsed(source: Source) -> Node:
     """The root of a script's tree. Never fails: what the grammar does not allow is in the tree."""
+    if source.tree is None:
+        source.tree = _parsed(source)
+    root: Node = source.tree
+    return root
+
+
+def _parsed(source: Source) -> Node:
     data = source.data
     root = _parser().parse(data).root_node
     for _ in range(_PASSES):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -31,6 +31,16 @@ MOST_WORDS = 4096
 
 def text(shell: Shell, node: Node, world: World, *, quoted: bool = False) -> Text:
     """A word as one text, not split: the value of an assignment, a pattern, a file name."""
+    if _is_literal(shell.source.data, node.start_byte, node.end_byte):
+        key = (node.start_byte, -1 if quoted else -2)
+        found = shell.source.literals.get(key)
+        if found is None:
+            found = shell.source.literals[key] = (_text(shell, node, world, quoted),)
+        return found[0]
+    return _text(shell, node, world, quoted)
+
+
+def _text(shell: Shell, node: Node, world: World, quoted: bool) -> Text:
     pieces: list[Piece] = []
     for part in parts(shell, node, world, quoted):
         for before, each in enumerate(part.texts):
@@ -42,13 +52,64 @@ def text(shell: Shell, node: Node, world: World, *, quoted: bool = False) -> Tex
 
 def words(shell: Shell, nodes: list[Node], world: World) -> list[Text]:
     """All words that the nodes expand to; one that vanishes is not there."""
+    if not nodes:
+        return []
+    start, end = nodes[0].start_byte, nodes[-1].end_byte
+    if not _is_literal(shell.source.data, start, end):
+        return _words(shell, nodes, world)
+    known = shell.source.literals.get((start, end))
+    if known is None:
+        known = shell.source.literals[start, end] = tuple(_words(shell, nodes, world))
+    return list(known)
+
+
+def _is_literal(data: bytes, start: int, end: int) -> bool:
+    """True if nothing is expanded in a span: what it says is the same in every world."""
+    return all(data.find(mark, start, end) < 0 for mark in _EXPANDED)
+
+
+_EXPANDED = (b"$", b"`", b"<(", b">(")
+
+
+def _words(shell: Shell, nodes: list[Node], world: World) -> list[Text]:
     found: list[Text] = []
     for group in _touching(nodes):
-        if len(group) == 1:
-            found.extend(_split(parts(shell, group[0], world, False)))
-        else:
+        if len(group) > 1:
             found.extend(_split(_torn(shell, group, world)))
+            continue
+        node = group[0]
+        if node.type != "word" or not _is_literal(
+            shell.source.data, node.start_byte, node.end_byte
+        ):
+            found.extend(_of_node(shell, node, world))
+            continue
+        place = (node.start_byte, node.end_byte)
+        known = shell.source.literals.get(place)
+        if known is None:
+            known = shell.source.literals[place] = tuple(_of_node(shell, node, world))
+        found.extend(known)
     return found
+
+
+def _of_node(shell: Shell, node: Node, world: World) -> Iterable[Text]:
+    of_node = [*parts(shell, node, world, False)]
+    if len(of_node) != 1 or not _stays_whole(of_node[0]):
+        return _split(iter(of_node))
+    part = of_node[0]
+    return part.texts if part.array or not part.quoted else part.texts[:1]
+
+
+def _stays_whole(part: Part) -> bool:
+    """True if the texts of a word's only part are the words: nothing is split or vanishes."""
+    if part.quoted:
+        return True
+    for word in part.texts:
+        if not word.pieces:
+            return False
+        for piece in word.pieces:
+            if not piece.known or piece.text.split(None, 1) != [piece.text]:
+                return False
+    return True
 
 
 def _touching(nodes: list[Node]) -> Iterator[list[Node]]:
