@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import Literal
@@ -308,10 +309,14 @@ def _is_plain(value: object) -> bool:
     """True for a text that is what it says, and no filler (``sk-000000000000``)."""
     if not isinstance(value, str) or value in _NO_SECRET or is_reference(value):
         return False
+    if _NOTE.search(value):
+        return False
     return len(value) < _FILLED or len(set(value[-_FILLED:])) > 1
 
 
 _FILLED = 8
+_NOTE = re.compile(r"\byour\b|your[_-]|<[^>]*>|changeme|placeholder", re.IGNORECASE)
+"""What tells a reader to put his own key there."""
 _NO_SECRET = frozenset({"", "EMPTY", "None"})
 """What is written where a client wants some key and the server none."""
 
