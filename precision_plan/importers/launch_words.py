@@ -146,9 +146,20 @@ def _submit(words: tuple[Text, ...], index: int, program: Program) -> Submit | N
     if [word.value for word in words[index + 1 : index + 3]] != ["job", "submit"]:
         return None
     found, _, after = _options(words, index + 3, program)
+    after = _past_torn(words, after, found.get(_RUNTIME_ENV))
     if after < len(words) and words[after].shown == "--":
         after += 1
     return Submit(found, after)
+
+
+_RUNTIME_ENV = "--runtime-env-json"
+
+
+def _past_torn(words: tuple[Text, ...], at: int, text: Text | None) -> int:
+    """The index after a JSON text without quotes, which the shell tears into words."""
+    if text is None or text.shown.count("{") <= text.shown.count("}"):
+        return at
+    return next((i for i in range(at, len(words)) if words[i].shown == "--"), at)
 
 
 def _python(words: tuple[Text, ...], index: int) -> Launch | None:

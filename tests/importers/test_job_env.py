@@ -160,6 +160,15 @@ def test_a_runtime_env_in_a_file(tmp_path: Path) -> None:
     assert [(each.kind, each.text) for each in gone.leftovers] == [("source", "env.yaml")]
 
 
+def test_a_runtime_env_that_the_shell_tore() -> None:
+    """Without quotes it is several words, and the command stands behind them."""
+    words = texts(*START, "--runtime-env-json={env_vars:", "{A:", "1}}", *RUN)
+    job = job_of(Command(words))
+    assert job is not None
+    assert [each.id for each in job.diagnostics] == ["PP915"]
+    assert job.plan.launch.entrypoint == "train.py"
+
+
 def test_a_runtime_env_in_no_file() -> None:
     for name in ("x" * 5000, "${X}.yaml", "no\nname"):
         job = job_of(Command(texts(*START, "--runtime-env", name, *RUN)))
