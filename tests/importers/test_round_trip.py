@@ -22,7 +22,7 @@ from tests.importers.round_trip import (
 
 ROOT = Path(__file__).parents[2]
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "import"
-SCRIPTS = sorted(FIXTURES.glob("*.sh"))
+SCRIPTS = [*sorted(FIXTURES.glob("*.sh")), *sorted(FIXTURES.parent.glob("launchers/*.py"))]
 RECIPES = sorted(path.stem for path in (ROOT / "conf" / "recipes").glob("*.yaml"))
 SERVES = {"megadlm-fp16-inference": ["--no-check-for-nan-in-loss-and-grad"]}
 """A server in FP16 is started by flags that training has, too: the recipe is one of training, for

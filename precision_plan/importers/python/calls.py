@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import copy
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -157,23 +156,12 @@ def _prepared(reading: Reading, bound: Mapping[str, Value], world: World) -> lis
         function = reading.program.prepared.get(value.made)
         if function is None or any(key.startswith(f"{name}.") for key in world.variables):
             continue
-        body = [_Renamed(name).visit(each) for each in copy.deepcopy(function.body)]
-        worlds = run(reading, body, worlds)
+        was, reading.own = reading.own, name
+        worlds = run(reading, function.body, worlds)
+        reading.own = was
         for each in worlds:
             each.returned, each.ended = None, False
     return worlds
-
-
-class _Renamed(ast.NodeTransformer):
-    """``self`` under the name that the object has."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def visit_Name(self, node: ast.Name) -> ast.Name:
-        if node.id == "self":
-            node.id = self.name
-        return node
 
 
 def _is_opaque(value: Value) -> bool:

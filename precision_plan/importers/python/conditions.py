@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ast
 import operator as operators
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from precision_plan.importers.jobs import Branch
 from precision_plan.importers.python.reading import Reading
-from precision_plan.importers.python.values import OPEN, Value, World
+from precision_plan.importers.python.values import Value, World
 
 Decided = list[tuple[World, bool]]
 
@@ -39,8 +40,10 @@ def decide(reading: Reading, node: ast.expr, world: World) -> Decided:
         truth = _truth(value)
         if truth is not None and not value.default:
             found.append((each, truth))
-        elif value.name and value.constant in (True, False):
+        elif value.name and isinstance(value.constant, bool):
             found += _parameter(reading, node, each, value, [True, False], lambda it: bool(it))
+        elif value.name and value.known:
+            found += _parameter(reading, node, each, value, [], bool)
         else:
             found += _either(reading, node, each, truth)
     return found
@@ -94,7 +97,8 @@ def _comparison(reading: Reading, node: ast.Compare, world: World) -> Decided:
                 found.append((each, _holds(operator, left.constant, choices)))
             else:
                 holds = _test(operator, choices)
-                found += _parameter(reading, node, each, left, list(choices), holds)
+                others = [] if isinstance(operator, tuple(_ORDER)) else list(choices)
+                found += _parameter(reading, node, each, left, others, holds)
     return found
 
 
@@ -140,6 +144,8 @@ def _parameter(
     reading: Reading, node: ast.expr, world: World, value: Value, others: list[Any], holds: Any
 ) -> Decided:
     """Both ways of a condition about a parameter: with its default, and with another value."""
+    from precision_plan.importers.python.expressions import opaque
+
     name = value.name
     if name in world.assumed:
         return [(world, bool(holds(world.assumed[name])))]
@@ -150,26 +156,35 @@ def _parameter(
             if len(fitting) == 1 or (fitting and taken):
                 each.assumed[name] = fitting[0]
         return found
+    key = shown(reading, node)
+    if key in world.decided:
+        return [(world, world.decided[key])]
     usual = bool(holds(value.constant))
     kept = world.taking(None)
-    kept.assumed[name] = value.constant
+    kept.decided[key] = usual
+    kept.limits[name] = (*world.limits.get(name, ()), (holds, usual))
     found = [(kept, usual)]
     fitting = [other for other in others if bool(holds(other)) != usual]
-    if world.apart and not world.inside:
+    possible = [
+        other
+        for other in fitting
+        if all(bool(test(other)) == was for test, was in world.limits.get(name, ()))
+    ]
+    if (world.apart and not world.inside) or (fitting and not possible):
         return found
     left = world.taking(_branch(reading, node, not usual), apart=True)
     left.changed |= {name}
-    if fitting:
-        left.assumed[name] = fitting[0]
+    left.decided[key] = not usual
+    if possible:
+        left.assumed[name] = possible[0]
     else:
-        left.variables[name] = Value(value.text, OPEN, name="")
-        left.decided[ast.unparse(node)] = not usual
+        left.variables[name] = opaque(reading, _name_node(name, node), name)
     return [*found, (left, not usual)]
 
 
 def _either(reading: Reading, node: ast.expr, world: World, usual: bool | None) -> Decided:
     """Both ways of a condition that nobody knows; once decided, it stays so."""
-    key = ast.unparse(node)
+    key = shown(reading, node)
     if key in world.decided:
         return [(world, world.decided[key])]
     found = []
@@ -185,7 +200,17 @@ def _either(reading: Reading, node: ast.expr, world: World, usual: bool | None) 
 
 
 def _branch(reading: Reading, node: ast.expr, holds: bool) -> Branch:
-    return Branch(" ".join(ast.unparse(node).split()), holds, reading.origin(node))
+    return Branch(shown(reading, node), holds, reading.origin(node))
+
+
+def shown(reading: Reading, node: ast.expr) -> str:
+    """A condition as a text; ``self`` has the name of its object."""
+    text = " ".join(ast.unparse(node).split())
+    return re.sub(r"\bself\b", reading.own, text) if reading.own else text
+
+
+def _name_node(name: str, node: ast.expr) -> ast.expr:
+    return ast.copy_location(ast.Name(name, ast.Load()), node)
 
 
 Matched = list[tuple[World, "ast.match_case | None"]]

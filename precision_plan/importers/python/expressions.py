@@ -82,7 +82,8 @@ def evaluate(reading: Reading, node: ast.expr, world: World) -> Evaluated:
 def opaque(reading: Reading, node: ast.expr, name: str = "") -> Value:
     """What nobody knows before a run, by its source text."""
     program = reading.program
-    shown = ast.unparse(node)
+    is_name = isinstance(node, (ast.Name, ast.Attribute))
+    shown = reading.name(node) if is_name else ast.unparse(node)
     return unknown(shown, program.source, program.offset(node), name)
 
 
@@ -117,18 +118,14 @@ def several(
 # Texts ----------------------------------------------------------------------------------------
 def _literal(reading: Reading, node: ast.expr, world: World) -> Evaluated:
     program = reading.program
-    start, end = program.index(program.offset(node)), program.index(program.end(node))
+    span = program.offset(node), program.end(node)
+    read = reading.literals.get(span)
+    if read is None:
+        read = reading.literals[span] = tuple(_parts(reading, *span))
     found: list[tuple[World, tuple[Piece, ...]]] = [(world, ())]
-    for part in parts(program.text, start, end):
-        place = program.place(part.start)
-        if not part.is_expression:
-            piece = Piece(part.text, program.source, place, exact=part.exact)
-            found = [(each, (*pieces, piece)) for each, pieces in found]
-            continue
-        inner = _inner(part.text, place, reading)
-        if inner is None or not part.exact:
-            value = unknown(part.text, program.source, place, "" if inner is None else part.text)
-            found = [(each, (*pieces, *value.text.pieces)) for each, pieces in found]
+    for inner in read:
+        if isinstance(inner, Piece):
+            found = [(each, (*pieces, inner)) for each, pieces in found]
             continue
         found = [
             (after, (*pieces, *value.text.pieces))
@@ -136,6 +133,22 @@ def _literal(reading: Reading, node: ast.expr, world: World) -> Evaluated:
             for after, value in evaluate(reading, inner, each)
         ]
     return [(each, of_text(Text(pieces))) for each, pieces in found]
+
+
+def _parts(reading: Reading, start: int, end: int) -> Iterable[Piece | ast.expr]:
+    """The parts of literals: texts, and expressions that have to be evaluated."""
+    program = reading.program
+    for part in parts(program.text, program.index(start), program.index(end)):
+        place = program.place(part.start)
+        if not part.is_expression:
+            yield Piece(part.text, program.source, place, exact=part.exact)
+            continue
+        inner = _inner(part.text, place, reading)
+        if inner is not None and part.exact:
+            yield inner
+            continue
+        name = "" if inner is None else part.text
+        yield from unknown(part.text, program.source, place, name).text.pieces
 
 
 def _inner(text: str, place: int, reading: Reading) -> ast.expr | None:
@@ -165,7 +178,7 @@ _IN_BRACES = "in braces"
 
 def _named(reading: Reading, node: ast.Name | ast.Attribute, world: World) -> Value:
     program = reading.program
-    name = ast.unparse(node)
+    name = reading.name(node)
     if name in world.assumed:
         value = world.assumed[name]
         piece = Piece(str(value), program.source, program.offset(node), True, False, True)
@@ -237,7 +250,7 @@ def _first(reading: Reading, nodes: list[ast.expr], world: World, stops: bool) -
         following = []
         for each in going:
             for after, value in evaluate(reading, node, each):
-                if stops and _is_unset(value):
+                if stops and _is_unset(value) and value.name not in after.changed:
                     following.append(after)
                     continue
                 for decided, holds in decide(reading, node, after):

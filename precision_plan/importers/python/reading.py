@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from precision_plan.importers.jobs import Branch, Command, Leftover, LeftoverKind
 from precision_plan.importers.python.values import Program, World
-from precision_plan.importers.texts import Text
+from precision_plan.importers.texts import Piece, Text
 from precision_plan.plan import Origin
 
 MOST_WORLDS = 16
@@ -30,9 +30,17 @@ class Reading:
     visited: set[tuple[int, int]] = field(default_factory=set)
     called: set[str] = field(default_factory=set)
     stack: tuple[str, ...] = ()
+    own: str = ""
     steps: int = 0
+    literals: dict[tuple[int, int], tuple[Piece | ast.expr, ...]] = field(default_factory=dict)
     more: dict[str, Reading] = field(default_factory=dict)
     """Readings of other files, by name."""
+
+    def name(self, node: ast.expr) -> str:
+        """A name or dotted name; what a class calls ``self`` has the name of the object."""
+        shown = ast.unparse(node)
+        is_own = self.own and (shown == "self" or shown.startswith("self."))
+        return f"{self.own}{shown[len('self') :]}" if is_own else shown
 
     def origin(self, node: ast.AST) -> Origin:
         """Line and column of a node."""
@@ -112,7 +120,8 @@ def _merge(one: World, other: World) -> None:
     one.branches = _shared(one.branches, other.branches)
     one.apart = min(one.apart, other.apart)
     one.changed &= other.changed
-    for mine, others in ((one.assumed, other.assumed), (one.decided, other.decided)):
+    pairs = ((one.assumed, other.assumed), (one.decided, other.decided), (one.limits, other.limits))
+    for mine, others in pairs:
         for key in [key for key in mine if key not in others or mine[key] != others[key]]:
             del mine[key]
 

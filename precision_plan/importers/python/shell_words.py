@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -59,6 +60,14 @@ class _Builder:
         self.__init__()  # type: ignore[misc]
 
 
+_RUN = {
+    "": re.compile(r"[^\s\"'\\;&|]+"),
+    '"': re.compile(r"[^\"\\]+"),
+    "'": re.compile(r"[^']+"),
+}
+"""Characters that stand for themselves: outside of quotes, and inside of each kind."""
+
+
 def _words(text: Text, ends: frozenset[str] = _ENDS) -> Iterator[Text | None]:
     """Words, and ``None`` where a command ends."""
     word, quote, escaped = _Builder(), "", False
@@ -66,34 +75,38 @@ def _words(text: Text, ends: frozenset[str] = _ENDS) -> Iterator[Text | None]:
         if not piece.known:
             word.add(piece._replace(split=not quote))
             continue
-        for index, char in enumerate(piece.text):
+        at, size = 0, len(piece.text)
+        while at < size:
+            run = None if escaped else _RUN[quote].match(piece.text, at)
+            if run is not None:
+                word.add(_cut(piece, at, run.end()))
+                at = run.end()
+                continue
+            char = piece.text[at]
+            at += 1
             if escaped:
                 escaped = False
                 if char == "\n":
                     continue
                 if quote == '"' and char not in '"\\$`':
-                    word.add(_cut(piece, index - 1 if index else index, "\\"))
-                word.add(_cut(piece, index, char))
-            elif char == "\\" and quote != "'":
+                    word.add(_cut(piece, max(at - 2, 0), max(at - 2, 0) + 1, "\\"))
+                word.add(_cut(piece, at - 1, at))
+            elif char == "\\":
                 escaped = True
             elif quote:
-                if char == quote:
-                    quote = ""
-                else:
-                    word.add(_cut(piece, index, char))
+                quote = ""
             elif char in "\"'":
-                quote = char
-                word.begun = True
+                quote, word.begun = char, True
             elif char in ends:
                 yield from word.done()
                 yield None
-            elif char in " \t\n":
+            elif char.isspace():
                 yield from word.done()
             else:
-                word.add(_cut(piece, index, char))
+                word.add(_cut(piece, at - 1, at))
     yield from word.done()
 
 
-def _cut(piece: Piece, index: int, char: str) -> Piece:
-    step = len(piece.text[:index].encode()) if piece.exact else 0
-    return piece._replace(text=char, offset=piece.offset + step)
+def _cut(piece: Piece, start: int, end: int, text: str = "") -> Piece:
+    step = len(piece.text[:start].encode()) if piece.exact else 0
+    return piece._replace(text=text or piece.text[start:end], offset=piece.offset + step)

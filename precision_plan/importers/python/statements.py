@@ -120,7 +120,7 @@ def _assigned(reading: Reading, targets: Iterable[ast.expr], value: Value, world
 def _put(reading: Reading, target: ast.expr, value: Value, world: World) -> None:
     match target:
         case ast.Name() | ast.Attribute():
-            name = ast.unparse(target)
+            name = reading.name(target)
             world.variables[name] = value
             world.assumed.pop(name, None)
         case ast.Tuple() | ast.List():
@@ -145,7 +145,7 @@ def _put_element(reading: Reading, target: ast.Subscript, value: Value, world: W
 
 
 def _augmented(reading: Reading, node: ast.AugAssign, world: World) -> list[World]:
-    name = ast.unparse(node.target)
+    name = reading.name(node.target)
     old = world.variables.get(name)
     found = []
     for each, value in evaluate(reading, node.value, world):

@@ -67,7 +67,8 @@ def unknown(shown: str, source: Source, offset: int, name: str = "") -> Value:
 class World:
     """One way through a launcher.
 
-    ``assumed`` is what parameters are on this way, ``decided`` which conditions hold. ``apart``
+    ``assumed`` is what parameters are on this way, ``limits`` are tests that they met with the
+    outcome, ``decided`` says which conditions hold. ``apart``
     says that a parameter is not what it is by default, ``changed`` which ones; ``inside`` that the
     way is in a branch that asks for such a parameter, where others may differ as well.
     """
@@ -77,6 +78,7 @@ class World:
     branches: tuple[Branch, ...] = ()
     decided: dict[str, bool] = field(default_factory=dict)
     assumed: dict[str, Any] = field(default_factory=dict)
+    limits: dict[str, tuple[Any, ...]] = field(default_factory=dict)
     apart: int = 0
     inside: bool = False
     changed: frozenset[str] = frozenset()
@@ -91,6 +93,7 @@ class World:
             env=dict(self.env),
             decided=dict(self.decided),
             assumed=dict(self.assumed),
+            limits=dict(self.limits),
         )
 
     def taking(self, branch: Branch | None, *, apart: bool = False) -> World:

@@ -174,6 +174,55 @@ def test_parameters_have_their_defaults_and_are_changed_one_at_a_time() -> None:
     assert found.leftovers == ()
 
 
+def test_what_a_class_does_first_has_the_name_of_its_object() -> None:
+    found = read(
+        """
+        @dataclass
+        class Options:
+            name: str = "a"
+            folder: str | None = None
+            count: int = 0
+            size: int = 2
+            deep: bool = False
+
+            def __post_init__(self):
+                self.folder = self.folder or f"/data/{self.name}"
+                self.size = self.size * 2 if self.deep else self.size
+
+        def main(options: Options):
+            os.system(f"python pretrain_gpt.py --save {options.folder} --n {options.size} "
+                      f"--count {options.count or options.recipe.count}")
+        """
+    )
+    assert [(shown(each)[3:], list(map(str, each.branches))) for each in found.commands] == [
+        (["/data/a", "--n", "2", "--count", "${options.recipe.count}"], []),
+        (["/data/a", "--n", "2", "--count", "${options.count}"], ["options.count"]),
+        (["/data/a", "--n", "4", "--count", "${options.recipe.count}"], ["options.deep"]),
+    ]
+
+
+def test_no_way_contradicts_itself() -> None:
+    found = read(
+        """
+        @dataclass
+        class Options:
+            kind: str = "a"
+
+        def main(options: Options):
+            text = "--x" if options.kind in ("b", "c") else "--y"
+            if options.kind == "c":
+                text += " --c"
+            match options.kind:
+                case "d" | "b":
+                    text += " --late"
+            os.system("python pretrain_gpt.py " + text)
+        """
+    )
+    assert {tuple(shown(each)[2:]) for each in found.commands} == {
+        ("--y",), ("--x", "--late"), ("--y", "--late"),
+    }  # fmt: skip
+
+
 def test_a_condition_that_nobody_knows_is_decided_once() -> None:
     found = read(
         """
