@@ -4,8 +4,8 @@
 
 A small script holds an array, a runtime environment and a submitted job; a realistic one has 150
 lines, sources a model file, decides twice and starts Ray. Seconds are of one process over the
-whole tree, start-up included; the ratio is to the start of a bare interpreter. Exits 1 if the
-budget is missed. ``--profile`` lists the functions in which the time of the realistic tree goes.
+whole tree, start-up included; the ratio is to the start of a bare interpreter. The budget is that
+of the small tree: exits 1 if it is missed. ``--profile`` lists the functions in which the time of the realistic tree goes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 BUDGET = 2.0
-"""Seconds for a tree of 300 scripts."""
+"""Seconds for a tree of 300 small scripts."""
 
 SMALL = r"""#!/bin/bash
 set -ex
@@ -309,11 +309,13 @@ def main() -> int:
             if found != args.count:
                 sys.exit(f"{label}: {found} of {args.count} scripts were checked")
             taken = seconds(command, args.repeat)
-            verdict = "ok" if taken <= BUDGET else "MISSED"
-            missed |= taken > BUDGET
+            verdict = ""
+            if folder == small:
+                missed = taken > BUDGET
+                verdict = f"  (budget {BUDGET:.2f})  {'MISSED' if missed else 'ok'}"
             print(
                 f"lint of {args.count} {label} scripts, seconds {taken:6.2f}  "
-                f"({taken / bare:.0f} x bare interpreter)  (budget {BUDGET:.2f})  {verdict}"
+                f"({taken / bare:.0f} x bare interpreter){verdict}"
             )
     return int(missed)
 

@@ -12,6 +12,7 @@ import ast
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -307,9 +308,20 @@ def _frequency(option: Option, text: str) -> int | tuple[int, ...] | None:
     if not _PATTERN.fullmatch(text):
         raise _Refused(f"{option.flag} takes digits and ,[]()+* only, not {text!r}")
     try:
-        value = _list_expression(ast.parse(text, mode="eval").body)
+        return _list_of(text)
     except SyntaxError:
         raise _Refused(f"{option.flag} cannot be read: {text!r}") from None
+
+
+@lru_cache(maxsize=256)
+def _list_of(text: str) -> tuple[int, ...] | None:
+    """The list that an expression gives; ``None`` if it gives none.
+
+    Raises:
+        SyntaxError: if it is no expression.
+    """
+    try:
+        value = _list_expression(ast.parse(text, mode="eval").body)
     except (ValueError, RecursionError, MemoryError):
         return None
     return tuple(value) if isinstance(value, list) else None

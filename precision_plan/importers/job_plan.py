@@ -56,17 +56,29 @@ def jobs_of(
 ) -> tuple[ImportedJob, ...]:
     """Every launch of a script, each with the way to it."""
     unread = any(leftover.kind == "source" for leftover in reading.leftovers)
-    found = (job_of(command, declared, unread=unread) for command in reading.commands)
+    shared: _Shared = {}
+    found = (
+        job_of(command, declared, unread=unread, shared=shared) for command in reading.commands
+    )
     return tuple(job for job in found if job is not None)
 
 
+_Shared = dict[tuple[object, ...], "_Job"]
+"""Launches whose arguments are read, by all that these depend on."""
+
+
 def job_of(
-    command: Command, declared: Declared = NOTHING_DECLARED, *, unread: bool = False
+    command: Command,
+    declared: Declared = NOTHING_DECLARED,
+    *,
+    unread: bool = False,
+    shared: _Shared | None = None,
 ) -> ImportedJob | None:
     """The launch that ``command`` is, as a plan; ``None`` if it is none.
 
     ``declared`` is the target: what the file says of it, and what was given from outside.
-    ``unread``: a file that may set the script's variables was not read.
+    ``unread``: a file that may set the script's variables was not read. ``shared`` are launches of
+    the same script; ways that differ in the environment alone have their arguments in common.
     """
     command, quoted = _unquoted(command)
     launch = launch_of(command)
@@ -83,11 +95,9 @@ def job_of(
         versions("vllm"),
         complete=launch.row is not None and launch.row.complete and candidates == ("megatron-lm",),
     )
-    job = _Job(command, launch, words, diagnostics=list(quoted), unread=unread)
-    if candidates == ("vllm",):
-        job.engine(reader)
-    else:
-        job.trainer(reader)
+    job = _Job(command, launch, words, unread=unread)
+    job.arguments(reader, {} if shared is None else shared)
+    job.diagnostics[:0] = quoted
     job.environment(any(each in RL_FRAMEWORKS for each in candidates))
     job.start()
     return job.finished(candidates, declared)
@@ -122,6 +132,28 @@ class _Job:
         self.origins[name] = origin
 
     # Arguments ----------------------------------------------------------------------------------
+    def arguments(self, reader: Reader, shared: _Shared) -> None:
+        """The arguments of the program, read once for all ways that start it with the same."""
+        pieces = tuple(word.pieces for word in self.words)
+        key = (reader, pieces, self.launch.program, self.command.origin, self.unread)
+        known = shared.get(key)
+        if known is not None:
+            self._take_over(known)
+            return
+        if reader.frameworks == ("vllm",):
+            self.engine(reader)
+        else:
+            self.trainer(reader)
+        copy = shared[key] = _Job(self.command, self.launch, self.words)
+        copy._take_over(self)
+
+    def _take_over(self, other: _Job) -> None:
+        self.sections = {name: dict(values) for name, values in other.sections.items()}
+        self.origins, self.extra = dict(other.origins), dict(other.extra)
+        self.unknown, self.open = set(other.unknown), set(other.open)
+        self.diagnostics, self.leftovers = list(other.diagnostics), list(other.leftovers)
+        self.left, self.train_env = dict(other.left), other.train_env
+
     def trainer(self, reader: Reader) -> None:
         """The arguments of a training program."""
         argv, hidden = self._argv()

@@ -8,6 +8,7 @@ from precision_plan.importers.launch_words import prefix_environment
 from precision_plan.importers.texts import Piece, Source, Text
 
 SHELLS = frozenset({"bash", "sh", "zsh", "dash"})
+_ENDS = tuple(sorted(SHELLS))
 _REMOTE = frozenset({"ssh", "pdsh", "clush", "pssh", "parallel-ssh", "tmux"})
 """Their last word is a command line, which a shell elsewhere reads."""
 _WRAP = "--wrap"
@@ -30,7 +31,7 @@ class Nested(Source):
 def inner_script(found: Sequence[Text]) -> tuple[Text, int] | None:
     """The text that a shell of its own reads, and how many words stand before it."""
     for index, word in enumerate(found[:-1]):
-        if _name(word) in SHELLS:
+        if word.shown.endswith(_ENDS) and _name(word) in SHELLS:
             for later, option in enumerate(found[index + 1 : -1], index + 1):
                 shown = option.shown
                 if not shown.startswith("-"):
@@ -89,4 +90,5 @@ def _is_command(word: Text) -> bool:
 
 
 def _name(word: Text) -> str:
-    return word.shown.rpartition("/")[2]
+    shown = word.shown
+    return shown.rpartition("/")[2] if "/" in shown else shown

@@ -86,9 +86,17 @@ def _words(shell: Shell, nodes: list[Node], world: World) -> list[Text]:
         place = (node.start_byte, node.end_byte)
         known = shell.source.literals.get(place)
         if known is None:
-            known = shell.source.literals[place] = tuple(_of_node(shell, node, world))
+            known = shell.source.literals[place] = _bare(shell, node, world)
         found.extend(known)
     return found
+
+
+def _bare(shell: Shell, node: Node, world: World) -> tuple[Text, ...]:
+    """A word without expansions: nearly always what stands there."""
+    raw = shell.source.data[node.start_byte : node.end_byte]
+    if b"\\" in raw or node.child_count:
+        return tuple(_of_node(shell, node, world))
+    return (Text((Piece(raw.decode("utf-8", "replace"), shell.source, node.start_byte),)),)
 
 
 def _of_node(shell: Shell, node: Node, world: World) -> Iterable[Text]:
