@@ -5,7 +5,8 @@
 A small script holds an array, a runtime environment and a submitted job; a realistic one has 150
 lines, sources a model file, decides twice and starts Ray. Seconds are of one process over the
 whole tree, start-up included; the ratio is to the start of a bare interpreter. The budget is that
-of the small tree: exits 1 if it is missed. ``--profile`` lists the functions in which the time of the realistic tree goes.
+of the small tree: exits 1 if it is missed. ``--profile`` lists the functions in which the time of
+the realistic tree goes.
 """
 
 from __future__ import annotations
