@@ -39,8 +39,10 @@ class JsonEdit:
     def has(self, path: str) -> bool:
         """True if the text has a key at a dotted path."""
         try:
-            json.loads(self.clean)
-        except ValueError:
+            value = json.loads(self.clean)
+        except (ValueError, RecursionError):
+            return False
+        if not isinstance(value, dict):
             return False
         return any(key.path == path for key in keys(self.clean))
 
