@@ -23,8 +23,10 @@ def parsed(source: Source) -> ast.Module | SyntaxError:
             return ast.parse(source.data.decode("utf-8", "replace"))
     except SyntaxError as error:
         return error
-    except (ValueError, RecursionError, MemoryError) as error:
-        return SyntaxError(str(error) or "it is nested too deeply")
+    except (RecursionError, MemoryError):
+        return SyntaxError("it is nested too deeply")
+    except ValueError as error:
+        return SyntaxError(str(error))
 
 
 def program(source: Source, tree: ast.Module) -> Program:

@@ -28,7 +28,7 @@ def read_launcher(source: Source) -> ScriptReading:
         line = tree.lineno or 0
         diagnostic = compose_diagnostic(
             "PP960",
-            f"the file is no Python: {tree.msg}",
+            f"the file cannot be parsed: {tree.msg}",
             Origin(source.file, line, (tree.offset or 0) if line else 0, source.layer),
             because=(Because("nothing of it can be read"),),
             stage="parse",
@@ -78,13 +78,18 @@ def _tokens(
     return found
 
 
-def _simple(node: ast.AST) -> Iterator[ast.stmt]:
+def _simple(tree: ast.Module) -> Iterator[ast.stmt]:
     """Statements without statements of their own; of classes only the methods have some."""
-    for child in ast.iter_child_nodes(node):
-        if isinstance(node, ast.ClassDef) and not isinstance(child, ast.FunctionDef):
-            continue  # fields: what is asked for is taken
-        if isinstance(child, (ast.stmt, ast.match_case, ast.excepthandler)):
-            if hasattr(child, "body") or isinstance(child, ast.Match):
-                yield from _simple(child)
+    nodes: list[ast.AST] = [tree]
+    while nodes:
+        node = nodes.pop()
+        for child in ast.iter_child_nodes(node):
+            if isinstance(node, ast.ClassDef) and not isinstance(child, ast.FunctionDef):
+                continue  # fields: what is asked for is taken
+            if isinstance(child, (ast.match_case, ast.excepthandler, ast.Match)):
+                nodes.append(child)
             elif isinstance(child, ast.stmt):
-                yield child
+                if hasattr(child, "body"):
+                    nodes.append(child)
+                else:
+                    yield child

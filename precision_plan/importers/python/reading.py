@@ -50,7 +50,7 @@ class Reading:
         """Note what is not understood, once for a place."""
         key = (kind, 0 if kind == "limit" else self.program.offset(node))
         if key not in self.leftovers:
-            shown = text or " ".join(ast.unparse(node).split())
+            shown = text or _one_line(node)
             shown = shown if len(shown) <= 72 else f"{shown[:71]}…"
             self.leftovers[key] = Leftover(kind, shown, self.origin(node), because)
 
@@ -103,6 +103,13 @@ class Reading:
             places.setdefault(command.origin, len(places))
         found = sorted(self.commands.values(), key=lambda each: (places[each[1].origin], each[0]))
         return tuple(command for _, command in found)
+
+
+def _one_line(node: ast.AST) -> str:
+    try:
+        return " ".join(ast.unparse(node).split())
+    except RecursionError:
+        return type(node).__name__.lower()
 
 
 def _same(one: World, other: World) -> bool:

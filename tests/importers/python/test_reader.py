@@ -283,6 +283,16 @@ def test_what_is_no_python() -> None:
     assert diagnostic.id == "PP960"
     assert diagnostic.origin.line == 1
     assert read("x = " + "(" * 5000).diagnostics[0].id == "PP960"
+    deep = read("x = " + "+".join("a" * 9000))
+    messages = [each.message for each in deep.diagnostics]  # where Python itself refuses it
+    assert messages in ([], ["the file cannot be parsed: it is nested too deeply"])
+    assert [each.kind for each in deep.leftovers] == ([] if messages else ["limit"])
+
+
+def test_long_chains_are_not_followed_to_their_end() -> None:
+    found = read("if a:\n    x = 1\n" + "elif b:\n    x = 2\n" * 1500)
+    assert [each.kind for each in found.leftovers if each.kind != "unreached"] == ["limit"]
+    assert set(found.tokens.values()) == {"left", "read"}
 
 
 def test_many_ways_are_bounded() -> None:
