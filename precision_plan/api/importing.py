@@ -102,6 +102,10 @@ def _chosen(ways: Sequence[Way], launch: int | None, branches: Sequence[str]) ->
     if launch is not None and not 1 <= launch <= number:
         only = "only one launch" if number == 1 else f"launches 1 to {number}"
         raise ValueError(f"there is no launch {launch}: the script has {only}")
+    for text in branches:
+        part = text.removeprefix("not: ")
+        if not any(part in each for way in ways for each in way.branches):
+            raise ValueError(f"no condition before a launch has {part} in it")
     left = [
         index
         for index, way in enumerate(ways)
@@ -113,9 +117,10 @@ def _chosen(ways: Sequence[Way], launch: int | None, branches: Sequence[str]) ->
 
 
 def _goes(way: Way, text: str) -> bool:
-    """True if a way takes the branch: its whole text, or a part of one that was taken."""
+    """True if a way takes the branch: its whole text, or a part of a condition that holds there
+    (``not:``, of none that does)."""
     if text in way.branches:
         return True
-    negated = text.startswith("not: ")
     part = text.removeprefix("not: ")
-    return any(part in each and each.startswith("not: ") == negated for each in way.branches)
+    holds = any(part in each for each in way.branches if not each.startswith("not: "))
+    return holds != text.startswith("not: ")

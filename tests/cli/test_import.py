@@ -81,7 +81,7 @@ def test_choosing(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["import", script, "--launch", "7"]) == 2
     assert "there is no launch 7: the script has launches 1 to 2" in capsys.readouterr().err
     assert run(["import", script, "--branch", "a100"]) == 2
-    assert "no way to a launch goes where a100" in capsys.readouterr().err
+    assert "no condition before a launch has a100 in it" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -152,8 +152,10 @@ def test_branches_and_other_launches(tmp_path: Path) -> None:
     assert [way.launch for way in served.others] == [1, 1]
     with pytest.raises(ValueError, match="there is no launch 3: the script has launches 1 to 2"):
         imported(tmp_path, script, launch=3)
-    with pytest.raises(ValueError, match="no way to a launch goes where h200"):
+    with pytest.raises(ValueError, match="no condition before a launch has h200 in it"):
         imported(tmp_path, script, branches=["h200"])
+    with pytest.raises(ValueError, match="no way to a launch goes where b200 and not: GPU"):
+        imported(tmp_path, script, branches=["b200", "not: GPU"])
 
 
 def test_nothing_to_import(tmp_path: Path) -> None:

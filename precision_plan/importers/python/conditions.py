@@ -150,12 +150,7 @@ def _parameter(
     if name in world.assumed:
         return [(world, bool(holds(world.assumed[name])))]
     if not value.known:
-        found = _either(reading, node, world, None)
-        for each, taken in found:
-            fitting = [other for other in others if bool(holds(other)) == taken]
-            if len(fitting) == 1 or (fitting and taken):
-                each.assumed[name] = fitting[0]
-        return found
+        return _unknown_parameter(reading, node, world, name, others, holds)
     key = shown(reading, node)
     if key in world.decided:
         return [(world, world.decided[key])]
@@ -165,21 +160,41 @@ def _parameter(
     kept.limits[name] = (*world.limits.get(name, ()), (holds, usual))
     found = [(kept, usual)]
     fitting = [other for other in others if bool(holds(other)) != usual]
-    possible = [
-        other
-        for other in fitting
-        if all(bool(test(other)) == was for test, was in world.limits.get(name, ()))
-    ]
+    possible = _possible(world, name, fitting)
     if (world.apart and not world.inside) or (fitting and not possible):
         return found
     left = world.taking(_branch(reading, node, not usual), apart=True)
     left.changed |= {name}
     left.decided[key] = not usual
+    left.limits[name] = (*world.limits.get(name, ()), (holds, not usual))
     if possible:
         left.assumed[name] = possible[0]
     else:
         left.variables[name] = opaque(reading, _name_node(name, node), name)
     return [*found, (left, not usual)]
+
+
+def _unknown_parameter(
+    reading: Reading, node: ast.expr, world: World, name: str, others: list[Any], holds: Any
+) -> Decided:
+    """Both ways of a condition about a parameter without a default, as far as they can be."""
+    found: Decided = []
+    for each, taken in _either(reading, node, world, None):
+        fitting = [other for other in others if bool(holds(other)) == taken]
+        possible = _possible(world, name, fitting)
+        if taken and fitting and not possible:
+            continue  # it is none of those: earlier tests said so
+        each.limits[name] = (*world.limits.get(name, ()), (holds, taken))
+        if len(possible) == 1 or (possible and taken):
+            each.assumed[name] = possible[0]
+        found.append((each, taken))
+    return found
+
+
+def _possible(world: World, name: str, values: list[Any]) -> list[Any]:
+    """Values that a parameter may have after the tests that it met."""
+    limits = world.limits.get(name, ())
+    return [value for value in values if all(bool(test(value)) == was for test, was in limits)]
 
 
 def _either(reading: Reading, node: ast.expr, world: World, usual: bool | None) -> Decided:

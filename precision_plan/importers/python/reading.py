@@ -80,10 +80,10 @@ class Reading:
             tuple((name, text.pieces) for name, text in variables.items()),
         )
         known = self.commands.get(key)
-        if known is None and self._is_full(node, world.apart):
+        if known is None and self._is_full(node, len(world.changed)):
             self.leave("limit", node, f"more than {MOST_COMMANDS} forms of one command")
             return
-        branches, apart = world.branches, world.apart
+        branches, apart = world.branches, len(world.changed)
         if known is not None:
             apart = min(apart, known[0])
             branches = _shared(known[1].branches, branches)

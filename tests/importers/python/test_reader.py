@@ -215,11 +215,13 @@ def test_no_way_contradicts_itself() -> None:
             match options.kind:
                 case "d" | "b":
                     text += " --late"
+                case "a":
+                    text += " --usual"
             os.system("python pretrain_gpt.py " + text)
         """
     )
     assert {tuple(shown(each)[2:]) for each in found.commands} == {
-        ("--y",), ("--x", "--late"), ("--y", "--late"),
+        ("--y", "--usual"), ("--x", "--late"), ("--y", "--late"), ("--y",),
     }  # fmt: skip
 
 
