@@ -221,7 +221,9 @@ class _Job:
     def _refused(self, name: str, value: Any, index: int) -> None:
         """A value that a parser takes and no plan can hold; PP421 speaks of a cache's dtype."""
         if name == "rollout.kv_cache_dtype":
-            self.extra["kv_cache_dtype"] = value
+            serves = self.launch.program == "vllm"
+            written = self.words[index].shown.partition("=")[0]
+            self.extra["kv_cache_dtype" if serves else _key(written)] = value
             return
         self.unknown.add(name)
         why = f"{name} takes no such value"

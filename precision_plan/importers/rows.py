@@ -91,7 +91,7 @@ def framework_row(row: Mapping[str, Any]) -> tuple[PrecisionPlan, Parsed]:
         "hardware": _hardware(row),
         "software": {"framework": row["framework"], **versions},
     }
-    others = _fill(sections, parsed)
+    others = _fill(sections, parsed, "vllm_")
     if others:
         sections["launch"] = {**sections.get("launch", {}), "extra_args": others}
     if row.get("env") is not None:
@@ -99,15 +99,18 @@ def framework_row(row: Mapping[str, Any]) -> tuple[PrecisionPlan, Parsed]:
     return plan_of(sections), parsed
 
 
-def _fill(sections: dict[str, dict[str, Any]], parsed: Parsed) -> dict[str, Any]:
-    """Put values into their sections; returns those that a parser takes and no plan can hold."""
+def _fill(sections: dict[str, dict[str, Any]], parsed: Parsed, prefix: str = "") -> dict[str, Any]:
+    """Put values into their sections; returns those that a parser takes and no plan can hold.
+
+    ``prefix`` is what a framework puts before the engine's arguments.
+    """
     others = dict(parsed.others)
     for field, value in parsed.values.items():
         section, _, name = field.partition(".")
         if _SECTIONS[section].takes(name, value):
             sections.setdefault(section, {})[name] = value
         else:
-            others[name] = value
+            others[f"{prefix}{name}" if section == "rollout" else name] = value
     return others
 
 

@@ -58,7 +58,8 @@ def not_in_version(ctx: Context) -> Found:
         software: {framework: vllm, vllm: 0.33.0}
         rollout: {kv_cache_dtype: nvfp4}
     """
-    unknown = ctx.extra("kv_cache_dtype")  # a text that no plan can hold
+    # a text that no plan can hold, by the engine's name and by the framework's
+    unknown = ctx.extra("kv_cache_dtype") or ctx.extra("vllm_kv_cache_dtype")
     asked = asked_kv_dtype(ctx) or unknown
     if not isinstance(asked, str):
         return None

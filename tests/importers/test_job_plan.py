@@ -249,6 +249,8 @@ def test_a_cache_of_no_known_dtype_is_found() -> None:
         assert found is not None
         report = check_alternatives(found.alternatives())
         assert [each.id for each in report.diagnostics if each.severity == "error"] == ["PP421"]
+        (name,) = (key for key in found.plan.launch.extra_args or {} if "cache" in key)
+        assert name == ("kv_cache_dtype" if line is engine else "vllm-kv-cache-dtype")
         assert "fp8_e4m3" in report.diagnostics[0].fix[0].text
 
 
