@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
 from precision_plan.importers.jobs import ScriptReading
 from precision_plan.importers.shell.blocks import run_block
+from precision_plan.importers.shell.open_marks import still_open
 from precision_plan.importers.shell.slips import never_set
 from precision_plan.importers.shell.state import Shell
-from precision_plan.importers.shell.tree import one_line, parsed, simple_statements
+from precision_plan.importers.shell.tree import parsed, simple_statements
 from precision_plan.importers.shell.world import World
 from precision_plan.importers.texts import Source
 from precision_plan.plan import Because, Fix
@@ -72,44 +72,28 @@ def _account(
 def _broken(shell: Shell, root: Node) -> None:
     """Quotes and brackets that are never closed: bash reads the rest of the file as text.
 
-    Only what is still open at the end of the file is sure; the grammar does not know every
-    spelling that bash takes, and what it stumbles over in the middle is left over.
+    The grammar does not know every spelling that bash takes: what it stumbles over is left over,
+    and a finding only if something really stays open to the end of the file.
     """
     if not root.has_error:
         return
-    end = len(shell.source.data.rstrip())
     for node in _troubles(root):
-        start = node.parent if node.is_missing and node.parent is not None else node
-        if node.end_byte < end or not _stays_open(start, shell.source):
-            shell.leave("syntax", start)
-            continue
-        opened = one_line(start, shell.source, 32)
-        shell.find(
-            compose_diagnostic(
-                "PP942",
-                f"what begins with {opened} is never closed",
-                shell.origin(start),
-                because=(Because("the end of the file comes first"),),
-                fix=(Fix(f"close it with {node.type}" if node.is_missing else "close it"),),
-                stage="parse",
-            )
+        shell.leave("syntax", node.parent if node.is_missing and node.parent else node)
+    source = shell.source
+    opened = still_open(source.data.decode("utf-8", "replace"))
+    if opened is None:
+        return
+    offset = len(source.data.decode("utf-8", "replace")[: opened.start].encode())
+    shell.find(
+        compose_diagnostic(
+            "PP942",
+            f"{opened.mark} is never closed",
+            source.origin(offset),
+            because=(Because("the end of the file comes first"),),
+            fix=(Fix("close it"),),
+            stage="parse",
         )
-
-
-def _stays_open(node: Node, source: Source) -> bool:
-    """True if the text from ``node`` to the end opens more than it closes."""
-    text = re.sub(r"\\.", "", source.data[node.start_byte :].decode("utf-8", "replace"))
-    if any(text.count(mark) % 2 for mark in ('"', "'", "`")):
-        return True
-    if any(text.count(left) > text.count(right) for left, right in ("()", "{}")):
-        return True
-    words = re.findall(r"[a-z]+", text)
-    return any(
-        sum(map(words.count, openers)) > words.count(closer) for openers, closer in _KEYWORDS
     )
-
-
-_KEYWORDS = ((("if",), "fi"), (("case",), "esac"), (("for", "while", "until", "select"), "done"))
 
 
 def _troubles(node: Node) -> Iterator[Node]:

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from precision_plan.importers.jobs import Command, ScriptReading
+from precision_plan.importers.shell.open_marks import still_open
 from precision_plan.importers.shell.reader import read_script
 from precision_plan.importers.shell.tree import parsed
 from precision_plan.importers.texts import Source
@@ -348,3 +349,37 @@ def _is_mark(leaf) -> bool:  # type: ignore[no-untyped-def]
             return True
         parent = parent.parent
     return False
+
+
+@pytest.mark.parametrize(
+    ("text", "mark", "line"),
+    [
+        ('echo "a\necho b\n', '"', 1),
+        ("x=1 # don't\necho 'a\n", "'", 2),
+        ("f() {\n  # it's a comment\n  echo ${A#x}\n", "{", 1),
+        ('echo "$(echo "a)"\n', '"', 1),
+        ("case $x in\n a) echo;;\n", "case", 1),
+        ("if a; then\n  for i in 1; do echo done; done\n", "if", 1),
+        ("cat <<'E'\n\"'(\nE\necho $'it\\'s' \"\n", '"', 4),
+        ("echo `date\n", "`", 1),
+    ],
+)
+def test_what_stays_open(text: str, mark: str, line: int) -> None:
+    found = still_open(text)
+    assert found is not None
+    assert (found.mark, text[: found.start].count("\n") + 1) == (mark, line)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "echo done if fi\n",
+        "case $x in\n a) echo;;\nesac\n",
+        "cat <<E\n'\nE\n",
+        'echo "a $(echo "b") `c "d"`" # it\'s\n',
+        "run() {\n  for f in *; do if [ -e $f ]; then echo ${f%.}; fi; done\n}\n",
+        "echo ${A:-'}'} \\\" \\'\n",
+    ],
+)
+def test_what_is_closed(text: str) -> None:
+    assert still_open(text) is None
