@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from pydantic import ValidationError
 
+from precision_plan.facts.versions import is_version
 from precision_plan.plan.origin import Origin
 from precision_plan.plan.precision_plan import PrecisionPlan
 from precision_plan.plan.target import PACKAGES
@@ -46,12 +47,17 @@ def check_target(target: Mapping[str, str]) -> None:
     """Check keys and values of a target that is given from outside.
 
     Raises:
-        ValueError: if a key is none of :data:`TARGET_KEYS`, or the schema refuses a value.
+        ValueError: if a key is none of :data:`TARGET_KEYS`, the schema refuses a value, or a package
+            has none that is a version.
     """
     unknown = [key for key in target if key not in TARGET_KEYS]
     if unknown:
         raise ValueError(f"there is no target key {unknown[0]!r}; known: {', '.join(TARGET_KEYS)}")
     for key, value in target.items():
+        if key in PACKAGES and not is_version(value):
+            raise ValueError(
+                f"target {key}={value}: it is no version (expected e.g. 0.16.1 or HEAD)"
+            )
         try:
             with_target(PrecisionPlan(), {key: value})
         except ValidationError as error:

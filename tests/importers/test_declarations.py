@@ -33,6 +33,8 @@ def test_keys_and_positions() -> None:
         ("gpu", "gpu has no value: the comment takes key=value", 19),
         ("gpu=h100 framework=slim", "framework=slim: ", 28),
         ("nodes=two", "nodes=two: ", 19),
+        ("framework=vime vllm=nightly", "vllm=nightly: it is no version", 34),
+        ('torch=2.9"', 'torch=2.9": it is no version', 19),
         ("gpu=h100 gpu=b200", "gpu = b200 was declared before as h100", 28),
     ],
 )
