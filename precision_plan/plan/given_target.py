@@ -47,8 +47,8 @@ def check_target(target: Mapping[str, str]) -> None:
     """Check keys and values of a target that is given from outside.
 
     Raises:
-        ValueError: if a key is none of :data:`TARGET_KEYS`, the schema refuses a value, or a package
-            has none that is a version.
+        ValueError: if a key is none of :data:`TARGET_KEYS`, or the schema refuses a value, or that
+            of a package is no version.
     """
     unknown = [key for key in target if key not in TARGET_KEYS]
     if unknown:

@@ -16,7 +16,7 @@ _MIXED = frozenset({"mxfp4", "int8"})
 
 
 def _on(ctx: Context, dest: str) -> bool:
-    return ctx.extra(dest) not in {None, False, "", "0", "false"}
+    return ctx.extra(dest) not in (None, False, "", "0", "false")  # a list has no hash
 
 
 def _mismatch(ctx: Context) -> str | None:

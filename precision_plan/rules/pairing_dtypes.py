@@ -102,7 +102,7 @@ def one_sided_head(ctx: Context) -> Found:
     theirs = (
         ctx.plan.rollout.head_dtype == "float32"
         if served
-        else ctx.extra("sglang_enable_fp32_lm_head") not in {None, False}
+        else ctx.extra("sglang_enable_fp32_lm_head") not in (None, False)
     )
     if ours == theirs:
         return None

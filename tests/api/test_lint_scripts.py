@@ -169,3 +169,21 @@ def test_a_named_file_that_starts_nothing_is_told(tmp_path: Path) -> None:
     (tmp_path / "data.json").write_text("[1, 2]\n")
     report = lint([tmp_path / "notes.txt", tmp_path / "data.json"])
     assert [found.id for found in report.diagnostics] == ["PP010", "PP010"]
+
+
+@pytest.mark.parametrize(
+    ("flag", "training"),
+    [
+        ("--use-tis --$X 1 2", "--fp8-format e4m3 --fp8-recipe blockwise"),
+        ("--use-tis a b", "--fp8-format e4m3"),
+        ("--sglang-enable-fp32-lm-head 1 2", ""),
+    ],
+)
+def test_a_switch_with_several_values_is_no_reason_to_stop(
+    tmp_path: Path, flag: str, training: str
+) -> None:
+    launch = f"ray job submit -- python3 train.py --bf16 {training} {flag}"
+    for framework in ("vime", "slime"):
+        head = f"# precision-plan: framework={framework} megatron_core=0.16.1 gpu=h100\n"
+        report = linted(tmp_path, f"{head}{launch} --vllm-quantization fp8_per_block\n")
+        assert report.rules_checked > 100
