@@ -11,7 +11,15 @@ from importlib import import_module
 from types import ModuleType
 from typing import Final
 
-FORMATS: Final[dict[str, str]] = {}
+FORMATS: Final[dict[str, str]] = {
+    "fp8-block": "fp8_block",
+    "fp8-group": "fp8_group",
+    "fp8-tensor": "fp8_tensor",
+    "fp8-channel": "fp8_channel",
+    "fp8-fnuz": "fp8_fnuz",
+    "mxfp8": "mxfp8",
+    "mxfp4": "mxfp4",
+}
 """Name of a format to its module in this package."""
 
 

@@ -4,7 +4,7 @@ Formula, for each block of 32 of the tensor ``[..., K]``, K a multiple of 32::
 
     amax  = max |x| = m * 2^e           exact, as float32; 1 <= m < 2
     byte  = 127 + e - 2 (+1)            +1 by the rule; cut to 0..254; 0 for a block of zeros
-    q     = E2M1(x * 2^(127-byte))      the product is exact; RNE, saturating at ±6
+    q     = E2M1(x * 2^(127-byte))      exact product (tiny ones are 0); RNE, saturating at ±6
     packed[i] = q[2i] | q[2i+1] << 4    nibble = sign << 3 | magnitude code
     x'    = E2M1 value * 2^(byte-127)   exact in float32, rounded once to the asked dtype
 

@@ -4,7 +4,7 @@ Formula, for each block of 32 of the tensor ``[..., K]``, K a multiple of 32::
 
     amax  = max |x| = m * 2^e           exact, as float32; 1 <= m < 2
     byte  = 127 + e - 8 (+1)            +1 by the rule; cut to 0..254; 0 for a block of zeros
-    q     = E4M3(clamp(x * 2^(127-byte)))   the product is exact; RNE, saturating at ±448
+    q     = E4M3(clamp(x * 2^(127-byte)))   exact product (tiny ones are 0); RNE, saturating at ±448
     x'    = float32(q) * 2^(byte-127)   exact in float32, rounded once to the asked dtype
 
 The rules (:data:`RULES`) say when the exponent goes up. ``ceil`` (default) never saturates: it is
