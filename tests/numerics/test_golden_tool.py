@@ -44,7 +44,7 @@ def folder(tmp_path: Path) -> Path:
 
 def write(folder: Path, variants: dict[str, dict[str, str]], normative: bool = True) -> None:
     case = {"file": "one.safetensors", "format": "mxfp8", "case": "one", "variants": variants}
-    text = yaml.safe_dump({"cases": [{**case, "normative": normative}]})
+    text = yaml.safe_dump({"cases": [{**case, "normative": normative}]}, sort_keys=False)
     (folder / "manifest.yaml").write_text(text, encoding="utf-8")
 
 
