@@ -6,9 +6,8 @@ it runs is not known in the plan, either.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from precision_plan.facts.frameworks import RL_FRAMEWORKS
@@ -25,11 +24,18 @@ from precision_plan.importers.job_findings import (
 )
 from precision_plan.importers.jobs import Command, ImportedJob, Leftover, ScriptReading, Use
 from precision_plan.importers.launch_words import Launch, launch_of
+from precision_plan.importers.open_words import (
+    before,
+    is_filled,
+    is_of_a_model,
+    reference,
+    splits,
+    unquoted,
+)
 from precision_plan.importers.rows import plan_of, takes
 from precision_plan.importers.texts import Text
 from precision_plan.importers.vllm_argv import parse_engine_arguments
-from precision_plan.plan import Diagnostic, Fix, Origin
-from precision_plan.plan.codes import compose_diagnostic
+from precision_plan.plan import Diagnostic, Origin
 from precision_plan.plan.unknown import with_unknown
 
 FREE_TEXTS = frozenset(
@@ -80,7 +86,7 @@ def job_of(
     ``unread``: a file that may set the script's variables was not read. ``shared`` are launches of
     the same script; ways that differ in the environment alone have their arguments in common.
     """
-    command, quoted = _unquoted(command)
+    command, quoted = unquoted(command)
     launch = launch_of(command)
     if launch is None:
         return None
@@ -160,11 +166,11 @@ class _Job:
         parsed = parse(argv, reader.options(), hidden=hidden)
         self._take(parsed, argument_findings(parsed, reader, self.at), reader.complete)
         open_words = [self.words[index] for index in parsed.open]
-        filled = [word for word in open_words if _is_filled(word, self.unread)]
+        filled = [word for word in open_words if is_filled(word, self.unread)]
         if filled:
             fields = {option.field for option in reader.options().values() if option.field}
             if all("MODEL" in word.shown.upper() for word in filled):
-                fields = set(filter(_is_of_a_model, fields))
+                fields = set(filter(is_of_a_model, fields))
             self.open = fields - set(parsed.values)
 
     def engine(self, reader: Reader) -> None:
@@ -182,7 +188,7 @@ class _Job:
     def _argv(self) -> tuple[list[str], dict[int, Hidden]]:
         argv = [word.shown for word in self.words]
         hidden = {
-            index: Hidden(_before(word), _splits(word))
+            index: Hidden(before(word), splits(word))
             for index, word in enumerate(self.words)
             if not word.known
         }
@@ -204,7 +210,7 @@ class _Job:
         section, _, key = name.partition(".")
         if name in parsed.unknown:
             if name in FREE_TEXTS:
-                self.set(name, _reference(value), self.at(index))
+                self.set(name, reference(value), self.at(index))
             else:
                 self.unknown.add(name)
                 self.origins[name] = self.at(index)
@@ -232,7 +238,7 @@ class _Job:
     def _extra(self, dest: str, value: Any, parsed: Parsed) -> None:
         """An argument that no plan field holds: by its dest, or its flag where that says more."""
         if dest in parsed.unknown:
-            value = _reference(value)
+            value = reference(value)
         key, index = dest, parsed.indices.get(dest)
         if index is not None:
             written = self.words[index].shown.partition("=")[0]
@@ -355,70 +361,3 @@ def _key(flag: str) -> str:
     """A flag as a key of ``launch.extra_args``: with its dashes, if it is not spelt with them."""
     spelt = flag.startswith("--") and "_" not in flag
     return flag[2:] if spelt else flag
-
-
-def _unquoted(command: Command) -> tuple[Command, tuple[Diagnostic, ...]]:
-    """``ray job submit -- "python train.py"`` as it was meant, and that it does not run."""
-    words = command.words
-    if len(words) < 4 or [word.value for word in words[:3]] != ["ray", "job", "submit"]:
-        return command, ()
-    last = words[-1]
-    if words[-2].value != "--" or " " not in last.shown.strip() or _QUOTES.search(last.shown):
-        return command, ()
-    meant = (last.part(*found.span()) for found in _WORD.finditer(last.shown))
-    return replace(command, words=(*words[:-1], *meant)), (quoted_entrypoint(last),)
-
-
-_QUOTES, _WORD = re.compile(r"[\"'\\]"), re.compile(r"\S+")
-
-
-def quoted_entrypoint(word: Text) -> Diagnostic:
-    """The finding about a command that is one word."""
-    return compose_diagnostic(
-        "PP909",
-        f"the job's command is one word: {word.shown[:60]}",
-        word.origin,
-        fix=(Fix("write the command after -- without quotes"),),
-        source=("ray@2.60.0:dashboard/modules/job/cli.py:300-304",),
-        stage="run",
-    )
-
-
-def _splits(word: Text) -> bool:
-    """True for a word that may be several: one that is nothing but an unknown piece."""
-    return word.splits and not any(piece.known and piece.text for piece in word.pieces)
-
-
-def _is_filled(word: Text, unread: bool) -> bool:
-    """True for what is hardly empty: the output of a command, or a variable of an unread file.
-
-    A variable that nothing sets is empty unless whoever starts the script exports it; so are
-    ``$1`` and its like.
-    """
-    names = [piece.name for piece in word.pieces if not piece.known]
-    return "" in names or (unread and any(name.isidentifier() for name in names))
-
-
-def _is_of_a_model(name: str) -> bool:
-    """True for a field that model files set: ``MODEL_ARGS`` holds shapes and experts."""
-    section, _, key = name.partition(".")
-    return section == "model" or key.startswith("moe_")
-
-
-def _before(word: Text) -> str:
-    """The text of a word up to its first unknown piece."""
-    found = []
-    for piece in word.pieces:
-        if not piece.known:
-            break
-        found.append(piece.text)
-    return "".join(found)
-
-
-def _reference(value: Any) -> Any:
-    """A value that holds something unknown, so that it says so."""
-    if isinstance(value, str):
-        return value if "$" in value else f"$({value})"
-    if isinstance(value, Iterable) and not isinstance(value, Mapping):
-        return tuple(_reference(each) if "$" not in str(each) else each for each in value)
-    return value
