@@ -17,8 +17,11 @@ from precision_plan.numerics import (
     fp8_fnuz,
     fp8_group,
     fp8_tensor,
+    int4,
+    int8,
     mxfp4,
     mxfp8,
+    nvfp4,
 )
 from precision_plan.numerics._common import to_e4m3
 
@@ -82,6 +85,50 @@ def mx4(rule: str) -> Make:
     def make(case: Case) -> dict[str, Tensor]:
         stored = mxfp4.quantize(case.input, rule=rule)
         return {**stored._asdict(), "dequant": mxfp4.dequantize(stored)}
+
+    return make
+
+
+def nv4(variant: str) -> Make:
+    """Every name that a library gives the scale of the whole tensor."""
+
+    def make(case: Case) -> dict[str, Tensor]:
+        stored = nvfp4.quantize(case.input, variant=variant)
+        bound = nvfp4.VARIANTS[variant].e4m3_max
+        return {
+            "packed": stored.packed,
+            "scale": stored.scale,
+            "global_amax": stored.amax,
+            "weight_scale_2": stored.scale_2.reshape(1),
+            "per_tensor_scale": stored.scale_2.reshape(1),
+            "weight_global_scale": stored.global_scale,
+            "dequant": nvfp4.dequantize(stored, decode="amax", e4m3_max=bound),
+        }
+
+    return make
+
+
+def int4_group(size: int) -> dict[str, Make]:
+    def named(variant: str) -> Make:
+        def make(case: Case) -> dict[str, Tensor]:
+            stored = int4.quantize(case.input, group_size=size, variant=variant)
+            return {**stored.stored(), "dequant": int4.dequantize(stored)}
+
+        return make
+
+    return {
+        "ct_sym_cpu": named("ct_sym_cpu"),
+        "ct_sym_fp32div": named("ct_sym_fp32div"),
+        "ct_asym_cpu": named("ct_asym_cpu"),
+        "slime_sym_EMULATED": named("slime"),
+    }
+
+
+def int8_rows(variant: str) -> Make:
+    def make(case: Case) -> dict[str, Tensor]:
+        stored = int8.quantize(case.input, variant=variant)
+        named = {"q": stored.weight, "scale": stored.weight_scale}
+        return {**named, "dequant": int8.dequantize(stored)}
 
     return make
 
@@ -163,6 +210,25 @@ VARIANTS: Final[dict[str, dict[str, Make]]] = {
         "floor": mx4("floor"),
         "rceil": mx4("rceil"),
         "modelopt_quirk": mx4("modelopt"),
+    },
+    "nvfp4": {
+        "te_1x16": nv4("te_1x16"),
+        "te_16x16": nv4("te_16x16"),
+        "te_4over6_448_MAE": nv4("te_4over6_448_MAE"),
+        "te_4over6_448_MSE": nv4("te_4over6_448_MSE"),
+        "te_4over6_256_MAE": nv4("te_4over6_256_MAE"),
+        "te_4over6_256_MSE": nv4("te_4over6_256_MSE"),
+        "modelopt": nv4("modelopt"),
+        "torchao": nv4("torchao"),
+        "ct": nv4("ct"),
+        "ct_fp32in": nv4("ct_fp32in"),
+    },
+    "int4_group32": int4_group(32),
+    "int4_group128": int4_group(128),
+    "int8_channel": {
+        "ct_cpu": int8_rows("ct_cpu"),
+        "ct_fp32div": int8_rows("ct_fp32div"),
+        "modelopt_fp32": int8_rows("modelopt"),
     },
     "cast_table": {"ml_dtypes": all_bfloat16},
     "cast_tables": {

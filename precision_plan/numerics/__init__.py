@@ -19,6 +19,10 @@ FORMATS: Final[dict[str, str]] = {
     "fp8-fnuz": "fp8_fnuz",
     "mxfp8": "mxfp8",
     "mxfp4": "mxfp4",
+    "nvfp4": "nvfp4",
+    "int4": "int4",
+    "int4-awq": "int4_awq",
+    "int8": "int8",
 }
 """Name of a format to its module in this package."""
 

@@ -306,3 +306,10 @@ def straight_through(x: Tensor, fake: Tensor, inside: Tensor | None = None) -> T
     """
     result: Tensor = _StraightThrough.apply(x, fake.detach(), inside)  # type: ignore[no-untyped-call]
     return result
+
+
+def with_main_grad(x: Tensor, fake: Tensor) -> Tensor:
+    """``fake`` with the ``main_grad`` of ``x``, where Megatron accumulates weight gradients."""
+    if hasattr(x, "main_grad"):
+        fake.main_grad = x.main_grad
+    return fake
