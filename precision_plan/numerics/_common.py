@@ -311,5 +311,5 @@ def straight_through(x: Tensor, fake: Tensor, inside: Tensor | None = None) -> T
 def with_main_grad(x: Tensor, fake: Tensor) -> Tensor:
     """``fake`` with the ``main_grad`` of ``x``, where Megatron accumulates weight gradients."""
     if hasattr(x, "main_grad"):
-        fake.main_grad = x.main_grad
+        fake.main_grad = x.main_grad  # type: ignore[attr-defined]
     return fake
