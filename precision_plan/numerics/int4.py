@@ -253,15 +253,15 @@ def fake_quantize(
 ) -> Tensor:
     """The fake quantization that slime and vime train with; the gradient is the identity.
 
-        Groups of 1 x ``group_size`` along K (a ragged tail counts as padded with zeros), in float32:
-        ``s = max(amax / d, 1e-5)``, ``q = clamp(RNE(x / s), -7, 7)``, result ``q * s`` rounded once to
-        the dtype of ``x``. Unlike a checkpoint the scale is not rounded to 16 bits: the decoded
-        checkpoint of variant ``slime`` differs by up to 2^-9 of a value, and by a step at ties, where it
-    multiplies by fl32(1/7) instead of dividing. The bound of q is floor(d).
-        Any shape ``[..., K]``; ``main_grad`` is carried over.
+    Groups of 1 x ``group_size`` along K (a ragged tail counts as padded with zeros), in float32:
+    ``s = max(amax / d, 1e-5)``, ``q = clamp(RNE(x / s), -7, 7)``, result ``q * s`` rounded once to
+    the dtype of ``x``. Unlike a checkpoint the scale is not rounded to 16 bits: the decoded
+    checkpoint of variant ``slime`` differs by up to 2^-9 of a value, and by a step at ties, where
+    it multiplies by fl32(1/7) instead of dividing. The bound of q is floor(d). Any shape
+    ``[..., K]``; ``main_grad`` is carried over.
 
-        Sources: THUDM/slime@624b824a:docker/patch/latest/megatron.patch:225-276;
-        vllm-project/vime@8c1c944:vime/backends/megatron_utils/transformer_engine.py.
+    Sources: THUDM/slime@624b824a:docker/patch/latest/megatron.patch:225-276;
+    vllm-project/vime@8c1c944:vime/backends/megatron_utils/transformer_engine.py.
     """
     require_float(x, name)
     bound = float(int(divisor))

@@ -17,9 +17,9 @@ def test_every_format_offers_the_same(name: str) -> None:
     module = numerics.load(name)
     x = torch.linspace(-4, 4, 32 * 128).view(32, 128)
     stored = module.quantize(x)
-    assert all(isinstance(tensor, torch.Tensor) for tensor in stored)
-    assert torch.allclose(module.dequantize(stored), x, atol=0.5)
-    assert torch.allclose(module.fake_quantize(x), x, atol=0.5)
+    assert all(isinstance(tensor, torch.Tensor) for tensor in stored if tensor is not None)
+    assert torch.allclose(module.dequantize(stored), x, atol=0.7)  # E2M1: half of 6 - 4, scaled
+    assert torch.allclose(module.fake_quantize(x), x, atol=0.7)
     assert sum(row.nbytes for row in module.storage((32, 128))) < x.numel() * 2
     assert (module.__doc__ and "Source" in module.__doc__) or "on disk" in str(module.__doc__)
 
