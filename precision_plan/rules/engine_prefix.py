@@ -47,7 +47,7 @@ def without_prefix(ctx: Context) -> Iterator[Finding]:
         return
     for name, value in (extra or {}).items():
         flag = _flag(name)
-        if flag not in _bare_flags(passthrough.engine):
+        if flag not in _flags_of(passthrough.engine) or flag in parser_of_any_version():
             continue
         place = f"launch.extra_args.{name}"
         meant = f"{passthrough.prefix}{flag[2:]}"
@@ -109,12 +109,10 @@ def _flag(name: str) -> str:
 
 
 @lru_cache(maxsize=2)
-def _bare_flags(engine: str) -> frozenset[str]:
-    """Flags of precision and layout of an engine that no trainer's parser has."""
-    own = {row.flag for row in engine_args().values()}
-    if engine != "vllm":
-        own &= sglang_flags().keys()
-    return frozenset(own - parser_of_any_version().keys())
+def _flags_of(engine: str) -> frozenset[str]:
+    """Flags of precision and layout of an engine; a trainer's parser may have some of them, too."""
+    own = frozenset(row.flag for row in engine_args().values())
+    return own if engine == "vllm" else own & sglang_flags().keys()
 
 
 RULES: tuple[Rule, ...] = (without_prefix, of_another_release)
