@@ -49,9 +49,13 @@ def _escaped(char: str) -> str:
     return f"\\u{ord(char):04x}" if ord(char) < 0x10000 else f"\\U{ord(char):08x}"
 
 
+_MARKS = frozenset({"<<", "="})
+"""Texts that are no values in YAML 1.1: a merge key and a default."""
+
+
 def _is_plain(value: str) -> bool:
     """True if the text without quotes says itself, wherever it stands."""
-    if not value.isprintable() or value != value.strip():
+    if not value.isprintable() or value != value.strip() or value in _MARKS:
         return False
     try:
         root = yaml.compose(f"{{k: {value}, l: [{value}]}}\n", Loader)

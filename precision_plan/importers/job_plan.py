@@ -22,7 +22,14 @@ from precision_plan.importers.job_findings import (
     argument_findings,
     engine_findings,
 )
-from precision_plan.importers.jobs import Command, ImportedJob, Leftover, ScriptReading, Use
+from precision_plan.importers.jobs import (
+    Command,
+    ImportedJob,
+    Leftover,
+    LeftoverKind,
+    ScriptReading,
+    Use,
+)
 from precision_plan.importers.launch_words import Launch, launch_of
 from precision_plan.importers.open_words import (
     before,
@@ -123,6 +130,7 @@ class _Job:
     extra: dict[str, Any] = field(default_factory=dict)
     diagnostics: list[Diagnostic] = field(default_factory=list)
     leftovers: list[Leftover] = field(default_factory=list)
+    words_left: dict[int, Leftover] = field(default_factory=dict)
     left: dict[int, Use] = field(default_factory=dict)
     train_env: Text | None = None
     unread: bool = False
@@ -158,7 +166,8 @@ class _Job:
         self.origins, self.extra = dict(other.origins), dict(other.extra)
         self.unknown, self.open = set(other.unknown), set(other.open)
         self.diagnostics, self.leftovers = list(other.diagnostics), list(other.leftovers)
-        self.left, self.train_env = dict(other.left), other.train_env
+        self.left, self.words_left = dict(other.left), dict(other.words_left)
+        self.train_env = other.train_env
 
     def trainer(self, reader: Reader) -> None:
         """The arguments of a training program."""
@@ -232,8 +241,7 @@ class _Job:
             self.extra["kv_cache_dtype" if serves else _key(written)] = value
             return
         self.unknown.add(name)
-        why = f"{name} takes no such value"
-        self.leftovers.append(Leftover("word", str(value), self.at(index), why))
+        self._left_over(self._value_index(index), "word", f"{name} takes no such value")
 
     def _extra(self, dest: str, value: Any, parsed: Parsed) -> None:
         """An argument that no plan field holds: by its dest, or its flag where that says more."""
@@ -248,6 +256,10 @@ class _Job:
                 key, value = flag, True if value is False else value
             self.origins[f"launch.extra_args.{key}"] = self.at(index)
         self.extra[key] = value
+
+    def _value_index(self, index: int) -> int:
+        """The word that holds the value of the option at ``index``, or its first one."""
+        return index if "=" in self.words[index].shown else min(index + 1, len(self.words) - 1)
 
     def _value_of(self, index: int) -> Text:
         """The value of the option at ``index``: behind its ``=``, or the next word."""
@@ -288,14 +300,16 @@ class _Job:
         self.left.update(dict.fromkeys(run, "passed"))
 
     def _leave(self, index: int, parsed: Parsed, because: str = "") -> None:
+        if index in parsed.open:
+            why = "may be any arguments: what they set is not known"
+            self._left_over(index, "arguments", because or why)
+        else:
+            self._left_over(index, "word", because or "belongs to no option")
+
+    def _left_over(self, index: int, kind: LeftoverKind, because: str) -> None:
         word = self.words[index]
         self.left[index] = "left"
-        if index in parsed.open:
-            why = because or "may be any arguments: what they set is not known"
-            self.leftovers.append(Leftover("arguments", word.shown, word.origin, why))
-        else:
-            why = because or "belongs to no option"
-            self.leftovers.append(Leftover("word", word.shown, word.origin, why))
+        self.words_left[index] = Leftover(kind, word.shown, word.origin, because)
 
     # Around the arguments -----------------------------------------------------------------------
     def environment(self, is_ray: bool) -> None:
@@ -343,7 +357,7 @@ class _Job:
             candidates,
             tuple(sorted(unknown)),
             tuple(self.diagnostics),
-            tuple(self.leftovers),
+            (*(self.words_left[index] for index in sorted(self.words_left)), *self.leftovers),
             self.command,
             self._uses(),
         )

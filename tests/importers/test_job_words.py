@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from precision_plan import api
@@ -53,6 +53,10 @@ def job(words: list[Text], env: Mapping[str, str], declared: dict[str, str]) -> 
 @given(
     st.lists(st.tuples(WORDS, st.booleans(), st.booleans()), max_size=12),
     st.sampled_from(["megatron-lm", *RL_FRAMEWORKS]),
+)
+@example(
+    [("--accumulate-x", False, False), ("--save-interval", True, False), ("-1", True, False)],
+    "megatron-lm",
 )
 @settings(max_examples=300, deadline=None)
 def test_every_word_is_accounted_for(drawn: list[tuple[str, bool, bool]], framework: str) -> None:

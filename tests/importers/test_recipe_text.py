@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from precision_plan.api import compile, import_script
@@ -173,6 +173,7 @@ WORDS = st.text(
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(WORDS, max_size=4), st.dictionaries(st.sampled_from("ABC"), WORDS), WORDS)
+@example([], {"A": "="}, "<<")
 def test_any_words_come_back(extra: list[str], variables: dict[str, str], path: str) -> None:
     source = Source("run.sh", b"")
     words = ["python", "pretrain_gpt.py", "--bf16", "--save", path, "--none-such", *extra]
